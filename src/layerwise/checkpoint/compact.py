@@ -25,8 +25,8 @@ def refuse_inexpressible(plan: Plan, compact: str = ", write it with --compact,"
     if plan.has_sublayers():
         sublayer = next(step.name for step in steps if step.sublayer is not None)
         raise PlanError(
-            f"a checkpoint has whole layers, but the plan runs {sublayer}; run it in place with stack.under{compact} "
-            "or omit the sublayers"
+            f"a checkpoint stores only whole layers, but the plan runs {sublayer}; run it in place with "
+            f"stack.under{compact} or omit the sublayers"
         )
     if any(step.opens or step.closes for step in steps):
         flat = " ".join(step.name for step in steps)

@@ -28,7 +28,7 @@ OWN = "layerwise."
 def add_plan(
     draft: Path, plan: Plan, kind: Any, config: Any, path: str, stack: Stack | None, remote_code: bool
 ) -> None:
-    """Record `plan` in `draft`, a folder with its stored layers, and with `remote_code` add code that runs it.
+    """Record `plan` in the folder `draft`, which has the layers it visits; with `remote_code`, add code that runs it.
 
     Raises `UnsupportedModelError` if the plan runs sublayers and the layers of the model cannot be split.
     """

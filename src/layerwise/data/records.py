@@ -144,7 +144,7 @@ def read_json_rows(path: Path) -> Iterator[FileRecord]:
 def read_tables(path: Path, password: str | None = None) -> Iterator[tuple[str, tuple[FileRecord, ...]]]:
     """Yield name and rows of the table at `path`, or of each table in a zip archive, decrypted with `password`.
 
-    Raises `DataError` as `read_records`, and for an archive that is damaged, encrypted, without tables, or too large.
+    Raises `DataError` as `read_records` does, and if an archive is damaged, encrypted, too large, or has no tables.
     """
     if not zipfile.is_zipfile(path):
         yield path.name, read_records(path)

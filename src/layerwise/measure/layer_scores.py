@@ -61,7 +61,7 @@ LAYER_SCORES = (
     LayerScore("mlp", "MLP", {**_SKIP, "part": "mlp"}, vocab.NO_EFFECT, is_compared=False, is_signed=True),
     LayerScore(
         "predictability",
-        "R² held out",
+        "held-out R²",
         {"measure": vocab.PREDICTABILITY, "metric": "heldout_rows_r2"},
         vocab.SHUFFLED_LAYERS,
         low_is_important=True,
@@ -78,7 +78,7 @@ LAYER_SCORES = (
     ),
     LayerScore(
         "noise",
-        "noise of half the norm",
+        "noise of half the weight norm",
         {"measure": vocab.MANIPULATION, "metric": vocab.DELTA_NLL, "condition": "noise", "strength": 0.5},
         vocab.NO_EFFECT,
         is_signed=True,
@@ -87,7 +87,9 @@ LAYER_SCORES = (
     _proxy("angular", "angular distance", vocab.RANDOM_TWIN, metric="angular_distance", distance=1),
     _proxy("gate_sensitivity", "gate sensitivity", vocab.RANDOM_TWIN),
     _proxy("gate_gradient", "gate gradient", vocab.NO_EFFECT),
-    LayerScore("norm", "norm", {"measure": vocab.DELTAS, "metric": "norm"}, vocab.RANDOM_TWIN, is_compared=False),
+    LayerScore(
+        "norm", "weight norm", {"measure": vocab.DELTAS, "metric": "norm"}, vocab.RANDOM_TWIN, is_compared=False
+    ),
     LayerScore(
         "effective_rank",
         "effective rank",

@@ -138,7 +138,7 @@ class Swarm:
 
     @property
     def is_over(self) -> bool:
-        """True if all nodes have failed for good, so the swarm has to be gathered again."""
+        """True if all nodes have failed permanently, so a new swarm is needed."""
         return self._transport.is_over
 
     @property

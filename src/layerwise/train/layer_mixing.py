@@ -66,7 +66,7 @@ class LayerMixing(nn.Module):
         """Set the weights to those of `edges`.
 
         Raises:
-            PlanError: If they have another shape, or are not the values of a softmax.
+            PlanError: If `edges` have another shape, or cannot be the result of a softmax.
         """
         if (edges.depth, len(edges.rows)) != (self.depth, len(self.raw)):
             raise PlanError(

@@ -85,7 +85,7 @@ def trainer_of(
     progress: Progress | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> PlanTrainer:
-    """Create the Trainer of a training with a new copy of the model; the parameters are those of `train`."""
+    """Create the Trainer for a new copy of the model; the parameters are those of `train`."""
     set_seed(seed)
     stack = base.open()
     if recipe.from_scratch:

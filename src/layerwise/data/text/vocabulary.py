@@ -80,7 +80,7 @@ def train_bytepair(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizer
     core.decoder = decoders.ByteLevel()
     texts = tuple(texts)
     if not any(texts):
-        raise DataError("At least one text must not be empty, because the vocabulary is learned from the texts.")
+        raise DataError("All texts are empty, so no vocabulary can be learned from them.")
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         min_frequency=_MIN_PAIR_COUNT,

@@ -106,7 +106,10 @@ def is_umap_installed() -> bool:
 def outputs_by_position(
     stack: Stack, layers: Sequence[int], examples: Any, collate: Collate, *, count: int, seed: int = 0
 ) -> NDArray[np.float32]:
-    """Return the pooled outputs of `layers` for `count` examples of all classes: (layers, depth, count, hidden)."""
+    """Return the pooled outputs of `layers` at every position in the order, as (layers, positions, count, hidden).
+
+    The `count` examples are from all classes.
+    """
     parts: list[Tensor] = []
     for number, inputs in enumerate(sample_batches(stack, examples, collate, count, seed, parts=BATCHES)):
         outputs: dict[tuple[int, int], Tensor] = {}

@@ -66,7 +66,10 @@ COMPARED: tuple[tuple[str, str, str, tuple[ArmTask, ...]], ...] = (
 
 
 def contrast_orders(arms: Arms, *, chance: float, batch: int) -> list[Score]:
-    """Return every contrast of `arms`; `chance` is the share of the commonest label, `batch` the examples per order."""
+    """Return the contrasts of all claims between the variants in `arms`.
+
+    `chance` is the share of the most common label, and `batch` the number of examples that run in the same order.
+    """
     return [*_compare_accuracies(arms, chance, batch), *_contrast_pruning(arms, chance, batch)]
 
 

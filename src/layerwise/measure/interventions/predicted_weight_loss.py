@@ -100,7 +100,7 @@ def joint_sets(depth: int) -> dict[str, tuple[int, ...]]:
 
 
 def neighbor_sets(depth: int) -> dict[str, tuple[int, ...]]:
-    """Return two sets: adjacent layers in the middle, as many as in the largest of `joint_sets`, and all inner layers.
+    """Return two sets of layers: all inner ones, and as many adjacent middle ones as the largest of `joint_sets` has.
 
     >>> neighbor_sets(12)
     {'adjacent:4': (4, 5, 6, 7), 'inner': (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)}

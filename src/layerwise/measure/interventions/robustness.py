@@ -157,9 +157,9 @@ def _mean(metric: str, values: Numbers, scored: Numbers, batch: int) -> Bounded:
 
 
 def wider_interval(metric: str, closed: Sequence[Bounded], over_orders: Bounded) -> Bounded:
-    """Return a mean with the union of two intervals: over orders, and of the `closed` forms of each model.
+    """Return a mean with the union of two intervals: one over orders, and one from `closed`, the Wilson intervals.
 
-    Closed forms of proportions have a width even if all answers agree.
+    `closed` has an interval for each model, which has a width even if all answers agree.
     """
     value, low, high = over_orders
     least, most = _over_models(metric, closed)

@@ -182,8 +182,8 @@ def split(data: EvalData, seed: int) -> tuple[EvalData, EvalData]:
     order = shuffle_pieces(piece_lengths(data), seed)
     if len(order) < 2:
         raise DataError(
-            f"{data.name} must have at least 2 windows to split, got 1 of {data.tokens} tokens. Use a longer text or "
-            "shorter windows (--max-length)."
+            f"{data.name} has only 1 window ({data.tokens} tokens), but at least 2 are needed to split it. Use a "
+            "longer text or shorter windows (--max-length)."
         )
     return select_pieces(data, order[::2]), select_pieces(data, order[1::2])
 

@@ -123,11 +123,18 @@ def recovery_rows(
     cap: int,
     *evaluated: int,
 ) -> list[Score]:
-    """Return the rows of one layer, damage and scope over seeds (see `layerwise.measure.recovery.recovery`).
+    """Summarize the recovery of one layer from one kind of damage, with means and intervals over seeds.
 
-    `about` are their columns, `times` those of damaged runs, `controls` and `published` those of controls and of
-    damaged runs relative to the original model, `evaluated` documents and tokens. The mean of min(time, cap) is the
-    restricted mean survival time (Royston and Parmar 2013, section 2).
+    The rows are described in `layerwise.measure.recovery.recovery`. The mean of min(time, cap) is the restricted mean
+    survival time (Royston and Parmar 2013, section 2).
+
+    Args:
+        about: Columns of the rows.
+        times: Recovery times of the damaged runs, relative to their controls.
+        controls: Recovery times of the controls, relative to the original model.
+        published: Recovery times of the damaged runs, relative to the original model.
+        cap: Maximum number of steps.
+        evaluated: Number of documents, and number of tokens.
     """
     damage = [each.initial_damage for each in times if each.initial_damage is not None]
     areas, control_areas = ([each.area for each in runs if each.area is not None] for runs in (times, controls))

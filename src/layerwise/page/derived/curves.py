@@ -84,9 +84,10 @@ MeanOf = Callable[[str, str, int], Score | None]
 def average_draws(
     records: Iterable[PlanRecord], score_of: Callable[[str], Score | None], mean_of: MeanOf = lambda *_: None
 ) -> Iterator[Score]:
-    """Yield the mean of every strategy at every size, and its draws.
+    """Yield the score of every strategy at every number of affected layers.
 
-    The interval of a mean over draws is that of its row (`mean_of`), if there is one.
+    If there are several random orders of one size, their scores and the mean are yielded. `mean_of` returns the row
+    with the interval of the mean, if it was measured.
     """
     grouped: dict[tuple[str, str], dict[int, list[Score]]] = defaultdict(lambda: defaultdict(list))
     for record in records:

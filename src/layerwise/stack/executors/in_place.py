@@ -271,7 +271,7 @@ class Passes:
             now.offered = max(now.offered, count)
 
     def visited(self, slot: int) -> None:
-        """Count the visit at `slot`, unless it is out of order or outside a pass.
+        """Record that the step at `slot` ran, unless it ran out of order or outside a forward pass.
 
         Raises `ModelError` if the model skipped a part of a parallel group.
         """

@@ -21,7 +21,7 @@ def compare_evaluations(locations: Sequence[str], tolerated: float | None = None
     """Return the rows that compare the evaluations at `locations` with the first.
 
     Raises:
-        RunError: For fewer than two locations, other files, and evaluations of different questions.
+        RunError: For fewer than two locations, for other files, and if the questions differ.
     """
     logs = [EvaluationLog.read(location) for location in locations]
     if len(logs) < 2:
@@ -32,7 +32,10 @@ def compare_evaluations(locations: Sequence[str], tolerated: float | None = None
     each = zip(others, logs[1:], strict=True)
     pairs = [pair for arm, log in each for pair in _read_pairs(baseline, logs[0], arm, log, notes)]
     if not pairs:
-        raise RunError(f"Nothing can be compared: {'; '.join(notes)}. Evaluate both on one task that lm-eval averages.")
+        raise RunError(
+            f"Nothing can be compared: {'; '.join(notes)}. Evaluate both on a task whose scores lm-eval averages over "
+            "documents."
+        )
     margin = tolerated or MARGIN
     manifest = {
         "model": f"{' and '.join(others)} compared with {baseline}",
@@ -63,7 +66,7 @@ def _read_pairs(
             aggregation, more = kinds.pop(), first.more_is_better.get(metric)
             name = metric if filtered == "none" else f"{metric}/{filtered}"
             if kinds or aggregation is None or more is None:
-                notes.append(f"{name} of {task} is not compared: its score is not a known ratio of sums over documents")
+                notes.append(f"{name} of {task} is not compared: its score is not a ratio of sums over documents")
                 continue
             baseline, other = (np.array(own, dtype=np.float64) for own in both)
             yield PairedMetric(task, name, arm, against, aggregation, more, baseline, other)

@@ -1,9 +1,9 @@
 """Published findings over several models, and whether their curves coincide.
 
 "Every model" is an intersection-union test at the level of one run; "any model" and "does not hold" use Holm's
-correction. Curves are compared over percent of depth, scaled from 0 (original model) to 1 (chance): they coincide if
-the interval of the difference is inside +-`MARGIN` everywhere, and differ if it is outside somewhere, corrected over
-percentages (Bonferroni) and pairs (Holm). Otherwise, or if neither loses `MIN_LOST`, they are inconclusive.
+correction. Curves are compared over percent of depth, scaled from 0 (original model) to 1 (chance). They coincide if
+the interval of their difference is inside +-`MARGIN` at all points, and differ if it is outside at some point,
+corrected over points (Bonferroni) and pairs (Holm). Otherwise, or if neither loses `MIN_LOST`, they are inconclusive.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Pair:
 
 
 def compare_curves(data: ReportData) -> Iterator[Score]:
-    """Yield a row for each pair of models with curves of a strategy, corrected over pairs, after one over all pairs."""
+    """Yield a row for all pairs of models with curves of a strategy, then one for each pair, corrected over pairs."""
     rows = data.rows.where(task=vocab.ALL)
     for scaled in (
         rows.where(measure=vocab.CURVE, metric=vocab.DELTA),
@@ -117,7 +117,7 @@ def _judge_pairs(about: Score, pairs: Sequence[Pair]) -> Iterator[Score]:
 
 
 def compute_shares_lost(run: ReportData, rows: Rows) -> Shares:
-    """Return the shares of the scale that are lost; none if the original model does not beat chance."""
+    """Return the share of the scale that is lost at each point; empty if the original model does not beat chance."""
     spans = {row.percent: bounds for row in rows if row.percent is not None and (bounds := Estimate.read_bounded(row))}
     if rows[0].measure == vocab.SCORE_CURVE:
         return {percent: Estimate(1 - each.value, 1 - each.high, 1 - each.low) for percent, each in spans.items()}
@@ -242,7 +242,7 @@ def widen_data(data: ReportData, comparisons: int) -> ReportData:
 
 
 def compute_widening(comparisons: int) -> float:
-    """Return the factor on Student's 95 % interval for several that hold together (Bonferroni).
+    """Return the factor that widens a 95 % Student interval so that several hold simultaneously (Bonferroni).
 
     >>> round(compute_widening(1), 3), round(compute_widening(3), 3), round(compute_widening(10), 3)
     (1.0, 1.323, 1.704)

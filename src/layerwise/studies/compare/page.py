@@ -59,9 +59,10 @@ def summarize(data: ReportData) -> str:
         return f"No published finding was measured in two models or more. {NATS_EXPLAINED}"
     every, some = (len(standing.where(against=over, metric=IT_HOLDS)) for over in (EVERY, ANY))
     measured = format_count(count, "published finding")
+    were = "was" if count == 1 else "were"
     return (
-        f"Of {measured} measured in two models or more, {every or 'none'} {'holds' if every == 1 else 'hold'} in every"
-        f" one, and {some or 'none'} in at least one. {NATS_EXPLAINED}"
+        f"{measured} {were} measured in two models or more: {every or 'none'} {'holds' if every == 1 else 'hold'} in"
+        f" every model, and {some or 'none'} in at least one model. {NATS_EXPLAINED}"
     )
 
 
@@ -88,7 +89,7 @@ def list_missing(data: ReportData) -> Iterator[str]:
 
 
 def list_claims(data: ReportData) -> Rows:
-    """Return the verdicts on measured findings, the paper with most of them first."""
+    """Return the verdicts on measured findings, starting with the paper that has the most."""
     rows = data.rows.where(measure=CLAIM)
     measured = {row.claim: row.paper for row in rows.where(arm=PRESENT) if row.metric != Verdict.NOT_MEASURED}
     most = Counter(measured.values())
@@ -116,12 +117,12 @@ def describe_claim(rows: Rows) -> str:
     )
     if every.metric == TOO_FEW:
         return f"Measured in {of}, which is too few to compare."
-    parts = [f"Measured in {of}; in every one of these: {every.metric}; in any of these: {some.metric}."]
+    parts = [f"Measured in {of}. In every measured model: {every.metric}. In any measured model: {some.metric}."]
     decided = Rows(row for row in runs if row.metric not in (Verdict.INCONCLUSIVE, Verdict.NOT_MEASURED))
     for left, words in (
-        (1.0, "After correction over models it holds in {}."),
-        (-1.0, "After correction over models it does not hold in {}."),
-        (0.0, "It is decided in {} alone, but not after correction."),
+        (1.0, "After correction over the models, it holds in {}."),
+        (-1.0, "After correction over the models, it does not hold in {}."),
+        (0.0, "In {}, it is decided only without this correction."),
     ):
         if kept := decided.where(value=left):
             parts.append(words.format(join_words(kept.axis("arm"))))
@@ -172,7 +173,7 @@ def list_coincidences(data: ReportData) -> Iterator[Score]:
 
 def list_curve_absences(data: ReportData) -> Iterator[str]:
     if rest := [label(family) for family, is_drawn in list_drawn_families(data.runs).items() if not is_drawn]:
-        yield f"Shown only in the reports of the runs: {join_words(rest)}."
+        yield f"Shown only in the reports of the runs, because of many strategies: {join_words(rest)}."
     if not data.rows.where(measure=COINCIDENCE):
         alike = len({identify_model(name, run) for name, run in data.runs.items()}) == 1
         yield WORDS["curves/one" if alike else "curves/unscaled"]
@@ -201,7 +202,7 @@ def _draw_curves(data: ReportData) -> Iterator[Part]:
     )
     yield Pivot(
         name="half",
-        title=f"At half of the depth: {first}",
+        title=f"Nearest to half of the depth: {first}",
         rows={"strategy": "strategy"},
         across="arm",
         derive=lambda data: (replace(row, strategy=format_strategy(row)) for row in read_at_half(data)),
@@ -219,7 +220,7 @@ def _draw_curves(data: ReportData) -> Iterator[Part]:
             Column("at", text=_select_paired(lambda row: f"{row.percent:.0f} %")),
         ),
     )
-    yield _describe_absence(lambda data: Rows(list_curves(data)).axis("arm"), "No curve was measured of {}.")
+    yield _describe_absence(lambda data: Rows(list_curves(data)).axis("arm"), "No curve was measured for {}.")
     yield Text(list_curve_absences, terminal=False, small=True)
 
 
@@ -278,10 +279,10 @@ def _compute_partition(data: ReportData) -> Table:
     head = (
         "model",
         "zones",
-        "layers of each",
+        "layers of each zone",
         "beginning",
         "middle",
-        "ending",
+        "end",
         "contrast of the borders",
         "p (more zones)",
     )

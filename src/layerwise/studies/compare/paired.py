@@ -35,7 +35,7 @@ def name_row(rows: Rows) -> str:
 
 
 def list_findings(data: ReportData) -> Iterator[str]:
-    """Yield whether a loss above the tolerated one is shown, other differences, and what is inconclusive."""
+    """State whether a loss above the tolerated one is shown, then other differences, and what is inconclusive."""
     rows, losses = (data.rows.where(measure=each) for each in (vocab.PAIRED, vocab.TOLERANCE))
     exceeded, unsettled = (losses.where(verdict=each) for each in (vocab.EXCEEDED, vocab.UNRESOLVED))
     if exceeded:
@@ -43,12 +43,13 @@ def list_findings(data: ReportData) -> Iterator[str]:
     elif losses:
         yield f"Passes: nothing is shown to be worse by more than {losses[0].margin:g}."
     counts = [f"{len(rows.where(verdict=each))} {label(each)}" for each in vocab.PAIRED_DECISIONS]
-    yield f"Of {len(rows)} differences from {rows[0].against}: {join_words(counts)} (±{data.manifest['margin']})."
+    margin = data.manifest["margin"]
+    yield f"Of {len(rows)} differences from {rows[0].against}, with a margin of ±{margin}: {join_words(counts)}."
     for decision in (vocab.WORSE, vocab.BETTER):
         if own := rows.where(verdict=decision):
             yield f"Shown to be {decision}: {name_row(own)}."
     if unsettled and not exceeded:
-        yield f"Inconclusive, so a larger loss is possible: {name_row(unsettled)}."
+        yield f"Inconclusive, so a loss above the tolerated one is possible: {name_row(unsettled)}."
     yield from (note.text for note in data.notes)
 
 

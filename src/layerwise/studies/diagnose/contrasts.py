@@ -3,7 +3,7 @@
 With J the cost of a set in nats/token and S the sum over its single layers:
     error_accumulation   joint J, singles S, excess J - S, share 1 - S / J; share_of_noise for random errors
     redundant_sets       joint J, spared (mean cost of random sets of that size) - J
-A redundant set is chosen on one half of the text and measured on the other.
+A redundant set is selected on one half of the text and measured on the other.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from layerwise.results.rows import Score
 
 ACCUMULATION, REDUNDANT = "error_accumulation", "redundant_sets"
 RANDOM_SETS = 20
-"""Random sets for each chosen one: one more would lie within their range in 19 of 21 cases."""
+"""Number of random sets: another random set would lie within their range in 19 of 21 cases."""
 
 MIN_DAMAGE = 1e-3
 """Lower bound of the damage in a share, in nats/token."""
 
 MAX_SURVIVED = 0.2
-"""Cost in nats/token that the published model survives: a fifth more perplexity (scaling by 0.9, +19 %)."""
+"""Cost in nats/token that the published model tolerates: a fifth more perplexity (scaling by 0.9, +19 %)."""
 
 
 def contrast_sets(effects: PlanEffects, sets: Mapping[str, Sequence[int]]) -> list[Score]:
@@ -71,11 +71,11 @@ ADDITIVITY: Mapping[str, Statistic] = {
     "excess": lambda effects: np.asarray(take_first(effects) - _select_single_layers(effects)),
     "share": _compute_share,
 }
-"""The numbers of a set, whose first effect is the joint one and the others those of its layers."""
+"""Statistics of a set of layers; the first effect is that of the whole set, the others are those of its layers."""
 
 
 def select_redundant_layers(ranking: Mapping[int, float], most: int) -> tuple[int, ...]:
-    """Select as many layers as sum to less than `MAX_SURVIVED` in `ranking`, at least 2 and at most `most`.
+    """Select the layers with the smallest effects: as many as together stay below `MAX_SURVIVED`, from 2 to `most`.
 
     >>> select_redundant_layers({0: 3.0, 1: 0.05, 2: 0.06, 3: 0.07, 4: 0.5}, most=4)
     (1, 2, 3)

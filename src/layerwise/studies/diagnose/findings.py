@@ -27,11 +27,11 @@ PUBLISHED_DAMAGE, EQUAL_DAMAGE = ("noise_50", "layer"), ("equal_damage", "layer"
 
 PREDICTABLE = Question(
     "Can the weights of a layer be predicted from its neighbors?",
-    "Weights are held out by rows and by layers. Both held-out R² must exceed 0.5 and every null. Intervals over layers"
-    " are widened by √3, because each layer takes part in three fits. Tensor types that are fitted exactly are left out"
-    " of the R² in sample.",
+    "R² is measured on held-out rows of the weights and on held-out layers. Both must exceed 0.5 and the R² of every"
+    " null. Intervals over layers are widened by √3, because each layer takes part in three fits. Tensor types with as"
+    " many predictors as rows are excluded from the in-sample R², because any fit to them is exact.",
     Published(PAPER, "A layer's weights are predicted from its neighbors with R² 0.91.", "R² 0.91", "metric 1"),
-    "of R² on held-out weights",
+    "(R² on held-out weights)",
     MIN_R2,
 )
 OSCILLATION = Question(
@@ -40,56 +40,59 @@ OSCILLATION = Question(
     " orders. The weights of each layer are divided by their norm first. Independent layers of equal norm have a"
     " correlation of −0.5.",
     Published(PAPER, "Successive weight differences correlate at −0.50 everywhere.", "−0.50 at lag 1", "metric 1"),
-    "of correlation above random orders",
+    "(correlation minus that of random orders)",
     MIN_LAG,
 )
 CORE = Question(
     "Is there a core of layers that matters far more than the rest?",
-    "The published range is rescaled to the depth of the model. Ranges shifted by up to 1/15 of the depth are also"
-    " tested, with one correction for all. The null replaces a layer by the average of its neighbors and by random"
-    " weights of the same norm.",
+    "A layer matters far more if skipping it costs more than twice the median of the layers elsewhere. The published"
+    " range is scaled to the depth of the model. Ranges shifted by up to 1/15 of the depth are also tested, with one"
+    " correction for all of them. The null compares the paper's change, replacing layers by the average of their"
+    " neighbors, with random weights of the same norm.",
     Published(PAPER, "A contiguous core matters far more than the rest.", "layers 8–11 of 30", "metric 2"),
-    "nats/token above twice the median effect elsewhere",
+    "nats/token (median effect in the range minus twice the median elsewhere)",
     0.0,
 )
 ANTI_LAYERS = Question(
     "Do some layers do harm?",
-    "A layer is chosen on one half of the text and confirmed on the other. Intervals hold for all layers together.",
+    "A layer is selected on one half of the text and confirmed on the other. All intervals hold together, with 95 %"
+    " confidence.",
     Published(
         PAPER,
         "Some layers do harm: skipping layer 14 or 17 lowers the perplexity by 0.6 %.",
         "−0.006 nats/token",
         "metric 2",
     ),
-    "nats/token when the layer is skipped",
+    "nats/token (loss change when the layer is skipped)",
     PUBLISHED_GAIN,
 )
 RECOVERY = Question(
     "Do layers that matter recover more slowly?",
-    "Recovery is measured by the area between the loss curves of the damaged model and of an undamaged copy. This area"
-    " is correlated with the effect of skipping, by rank over layers. Heavier damage takes longer to undo in any layer,"
-    " so layers are compared after damage of equal size. Without such runs, the initial damage is held fixed.",
+    "Recovery is measured by the area between the loss curves of the damaged model and of an undamaged copy. The rank"
+    " correlation of this area with the effect of skipping is computed over layers. Heavier damage takes longer to undo"
+    " in any layer, so layers are compared after damage of equal size. Without such runs, the correlation is a partial"
+    " one, controlled for the initial damage.",
     Published(
         PAPER,
         "Damaged layers that matter take 200 steps to recover, others none.",
         "200 steps for layers 8 and 11, none for layer 14",
         "metric 3",
     ),
-    "of rank correlation at equal damage",
+    "(rank correlation at equal damage)",
     MIN_RECOVERY_CORRELATION,
 )
 SCALING = Question(
     "Is scaling the only change that a layer survives?",
-    "Scaling by 0.9 changes the weights by a tenth of their norm. Other changes of this size are compared with it at"
-    " the median layer, with simultaneous intervals. The null is the published comparison, in which every other change"
-    " has its largest size.",
+    "Scaling by 0.9 changes the weights by a tenth of their norm. The median cost, over layers, of other changes"
+    " of this size is compared with it, with simultaneous intervals. The null is that the other changes cost more only"
+    " because they are larger, as in the published comparison.",
     Published(
         PAPER,
         "A layer survives scaling by 0.9, but four other changes raise the perplexity by millions of percent.",
         "0.17 nats/token (perplexity +19 %)",
         "metric 4",
     ),
-    "nats/token above scaling by 0.9, at the mildest other change",
+    "nats/token (cost of the mildest other change minus cost of scaling by 0.9)",
     MIN_STRATEGY_NATS,
 )
 
@@ -114,12 +117,12 @@ def judge_weights_predictable(data: ReportData) -> Finding | None:
     is_weak = any(each.is_below(MIN_R2) for each in held.values())
     if is_strong and as_good:
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = f"Not beyond the null: {join_words(as_good)} predict as much."
+        answer = f"No more than the null: {join_words(as_good)} predict as well."
     elif is_strong and all(each.low > null.high for _, each, null in nulls):
         verdict, answer = Verdict.SUPPORTED, "Yes: most of the variance is predicted on held-out weights."
     elif is_weak and (inside is None or inside.is_above(MIN_R2)):
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = "No: R² is high only in sample, and held-out weights are not predicted."
+        answer = "No: R² is high only in sample; held-out weights are not predicted."
     elif is_weak and inside is not None and inside.is_below(MIN_R2):
         verdict, answer = Verdict.CONTRADICTED, "No: even in sample the fit explains less than half of the variance."
     else:
@@ -176,7 +179,10 @@ def judge_core_layers(data: ReportData) -> Finding | None:
         verdict, answer = Verdict.SUPPORTED, "Yes: a typical layer there matters more than twice a typical other layer."
     elif is_absent and damaged:
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = f"No: replacing layers {damaged[0]} costs as much with random weights, and skipping shows no core."
+        answer = (
+            f"No: skipping shows no core, and replacing layers {damaged[0]} by random weights costs about as much as"
+            " replacing them by the average of their neighbors."
+        )
     elif is_absent:
         verdict = Verdict.CONTRADICTED
         answer = "No: in no range near the published one does the median layer matter twice as much as elsewhere."
@@ -185,7 +191,7 @@ def judge_core_layers(data: ReportData) -> Finding | None:
     best = max(sorted(ranges), key=lambda layers: ranges[layers][1].value)
     excess = ranges[best][1]
     side = "above" if excess.value >= 0.0 else "below"
-    distance = f"{format_number(abs(excess.value))} nats/token {side} the threshold"
+    distance = f"{format_number(abs(excess.value))} nats/token {side} twice the median elsewhere"
     strongest = f"The strongest candidate, layers {best}, is {distance}."
     return CORE.answer(verdict, f"{answer} {strongest}", excess)
 

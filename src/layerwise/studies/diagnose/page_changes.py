@@ -20,7 +20,7 @@ SCOPES = {"layer": "layer trained", "model": "model trained"}
 RECOVERED = {
     "area": ("Loss above the undamaged copy, summed over training", Format(axis="nat-steps"), "censored"),
     "steps_to_untouched": (
-        "Steps until the loss is back at its value before the damage",
+        "Steps until the loss is back to its value before the damage",
         Format(axis="steps"),
         "censored_untouched",
     ),
@@ -32,7 +32,7 @@ SKIPPED = DIFFERENCE.replace(axis="Δ NLL of skipping", reference=None)
 
 
 def list_treated(data: ReportData) -> Iterator[Score]:
-    """Yield the rows of a recovery with the damage in words, the published one first; censored ones are marked."""
+    """Yield the rows of a recovery with the damage in words, starting with the published one; mark censored rows."""
     rows = data.rows.where(measure=vocab.RECOVERY, seed=None)
     order = list(DAMAGES)
     treatments = dict.fromkeys((row.condition, row.arm) for row in rows if row.layer is not None)
@@ -67,7 +67,7 @@ def _describe_correlation(metric: str) -> Column:
 
     heads = {
         "spearman": "rank correlation with the effect of skipping",
-        "spearman_given_damage": "the same with the initial damage held fixed",
+        "spearman_given_damage": "the same, controlled for the initial damage",
     }
     return Column(heads[metric], text=cell)
 
@@ -168,7 +168,7 @@ def list_manipulations(data: ReportData) -> Iterator[Part]:
         sizes=True,
         named=True,
         across="size of the change, ‖ΔW‖ / ‖W‖",
-        at="size {}, median of the layers",
+        at="size {}, median over layers",
         sqrt_scale="default",
     )
     yield Lines(
@@ -181,7 +181,7 @@ def list_manipulations(data: ReportData) -> Iterator[Part]:
         show=DIFFERENCE,
         named=True,
         across="α",
-        at="α = {}, median of the layers",
+        at="α = {}, median over layers",
         sqrt_scale="default",
     )
     yield Text(_list_members, terminal=False)

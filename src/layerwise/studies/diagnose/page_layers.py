@@ -1,4 +1,4 @@
-"""The table of a diagnosis, with a row per layer and a column per metric, its summary, and next steps."""
+"""The main table of a diagnosis (a row per layer, a column per metric), its summary, and the next steps."""
 
 from __future__ import annotations
 
@@ -154,13 +154,14 @@ def list_next_steps(data: ReportData) -> Iterator[str]:
             f' layerwise sweep {model} --text PATH --plan "{plan}"'
         )
     elif verdicts and all(row.metric == "unresolved" for row in verdicts.values()):
-        yield f"Next: no layer is decided. Use more text: layerwise diagnose {model} --text PATH --parts ablation"
+        yield f"Next: no verdict is decided. Use more text: layerwise diagnose {model} --text PATH --parts ablation"
 
 
 def recommend_proxy(data: ReportData) -> Iterator[str]:
     """List the proxies that rank layers as skipping does, best first.
 
-    The interval of the rank correlation must exclude zero and beat random rankings (Holm's p over the proxies).
+    The interval of the rank correlation must exclude zero, and the correlation must beat random rankings (p-values
+    corrected over the proxies, Holm).
     """
     rows = data.rows.where(measure=vocab.AGREEMENT, against=None)
     names = [score.name for score in LAYER_SCORES if score.is_proxy]
@@ -173,15 +174,15 @@ def recommend_proxy(data: ReportData) -> Iterator[str]:
     shown = {name: f"{TITLES.get(name, name)} {NUMBER.text(row)}" for name, row in compared.items()}
     others = join_words([shown[name] for name in ordered if name not in agreeing])
     if not agreeing:
-        yield "No proxy is recommended: none ranks the layers as skipping does beyond chance."
+        yield "No proxy is recommended: none agrees with skipping more than by chance."
         yield f"Rank correlations with skipping: {others}."
         return
     first, *more = [shown[name] for name in agreeing]
-    yield f"Recommended for this model: {first}. The numbers are rank correlations with skipping."
+    yield f"Recommended proxy for this model: {first}. The numbers are rank correlations with skipping."
     if more:
-        yield f"Also agreeing with skipping: {join_words(more)}."
+        yield f"Other proxies that agree with skipping: {join_words(more)}."
     if others:
-        yield f"Not beyond chance: {others}."
+        yield f"No better than chance: {others}."
 
 
 def _exceeds_chance(compared: Mapping[str, Score], level: float) -> frozenset[str]:
@@ -228,7 +229,7 @@ LAYERS_SECTION = Section(
             folded=True,
             columns=(
                 Column("rank correlation with skipping", "spearman", NUMBER, {"against": None}),
-                Column("by chance", "spearman", NUMBER, {"against": vocab.SHUFFLED_LAYERS}),
+                Column("range by chance", "spearman", NUMBER, {"against": vocab.SHUFFLED_LAYERS}),
             ),
         ),
         Text(recommend_proxy, terminal=False),
@@ -236,13 +237,13 @@ LAYERS_SECTION = Section(
             title="Layers that cost little, skipped together",
             where={"measure": vocab.CONTRAST, "claim": "redundant_sets"},
             rows={"layers": "claim"},
-            words=lambda _: "selected on half of the text, evaluated on the other",
+            words=lambda _: "selected on one half of the text, evaluated on the other",
             folded=True,
             columns=(
-                Column("number", "layers", COUNT),
+                Column("number of layers", "layers", COUNT),
                 Column("sum of single costs (nats/token)", "singles", SIGNED),
                 Column("cost together (nats/token)", "joint", SIGNED),
-                Column("excess cost of random sets (nats/token)", "spared", SIGNED),
+                Column("mean cost of random sets minus cost together (nats/token)", "spared", SIGNED),
             ),
         ),
     ),

@@ -1,4 +1,4 @@
-"""Weights in a diagnosis: how they change with depth, whether they can be predicted, and what they consist of."""
+"""Page sections of a diagnosis about weights: their differences between layers, and predicting them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INDEPENDENT = -0.5
 """The correlation of successive differences of independent layers of equal norm."""
 LAG_STRUCTURE = {
     "smooth": "smooth",
-    "no_lag_structure": "no lag structure",
+    "no_lag_structure": "no different from random orders",
     "oscillating": "oscillating",
     "unresolved": "inconclusive",
 }
@@ -66,7 +66,7 @@ def draw_lag_structure(data: ReportData) -> Iterator[str]:
         if row is not None:
             away = SIGNED.text(row)
             yield f"Verdict over {EVERY}: {words}."
-            yield f"With layers scaled to equal norm, the correlation at lag 1 differs from random orders by {away}."
+            yield f"With layers scaled to equal norm, the correlation at lag 1 minus that of random orders is {away}."
 
 
 def list_explained(data: ReportData) -> Iterator[Score]:
@@ -91,7 +91,7 @@ def _format_share(rows: Rows) -> str:
 
 
 def list_joint_costs(claim: str, rows: Mapping[str, str], words: Callable[[object], str]) -> Pivot:
-    """Compare changes of several layers together with the same changes of single layers; `rows` ends with the size."""
+    """Compare changing several layers together with changing each alone; the last of `rows` is the size."""
     *_, size = rows.values()
     return Pivot(
         rows=rows,
@@ -103,7 +103,7 @@ def list_joint_costs(claim: str, rows: Mapping[str, str], words: Callable[[objec
             Column("together (nats/token)", "joint", SIGNED),
             Column("sum of single costs", "singles", SIGNED),
             Column("together minus sum", "excess", SIGNED),
-            Column("share not explained by single costs", text=_format_share),
+            Column("together minus sum, as a share of together", text=_format_share),
         ),
     )
 
@@ -172,7 +172,7 @@ PREDICTION_SECTION = Section(
                     where={"measure": vocab.PREDICTABILITY, "metric": "predicted_weight_loss", "condition": "set"},
                     x="affected",
                     nulls=format_null,
-                    across="layers predicted jointly",
+                    across="number of predicted layers",
                     at="{} layers predicted",
                     sqrt_scale="optional",
                 ),

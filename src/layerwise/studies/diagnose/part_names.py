@@ -29,7 +29,7 @@ WITHIN_MINUTES = (
     ("proxies", "racing"),
     ("racing",),
 )
-"""Replacements of the default parts if there is not enough time; the first that fits is used."""
+"""Replacements for the default parts if there is not enough time; the first that fits is used."""
 
 WITHOUT_TEXT = ("deltas", "ablation", "racing")
 """Parts that can run on batches instead of a text."""
@@ -38,7 +38,7 @@ DESCRIPTIVE = frozenset({"deltas", "probing"})
 """Parts that work on any amount of text."""
 
 CURVE_PARTS = frozenset({"predictability", "manipulation", "redundancy"})
-"""Parts that measure curves and sets of layers on less text."""
+"""Parts that measure many sizes or sets of layers, on less text."""
 
 RECOVERY_STEPS = 16
 CURVE_TOKENS = 1_000

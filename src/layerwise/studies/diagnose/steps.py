@@ -55,7 +55,7 @@ BACKWARD_PASSES, PROXY_PASSES = 3, 2
 
 
 def list_smaller_parts(parts: tuple[str, ...], *, has_recovery: bool, has_curves: bool) -> Iterator[tuple[str, ...]]:
-    """Yield parts that take less time than the default ones and use the given options."""
+    """Yield smaller sets of parts that take less time than the default ones and still use the given options."""
     for smaller in WITHIN_MINUTES if parts == DEFAULT_PARTS else ():
         if (not has_recovery or RECOVERY in smaller) and (not has_curves or CURVE_PARTS & set(smaller)):
             yield smaller
@@ -63,7 +63,7 @@ def list_smaller_parts(parts: tuple[str, ...], *, has_recovery: bool, has_curves
 
 def take_batches(stack: Stack, parts: Sequence[str], batches: Batches, metric: RowMetric) -> ChosenText:
     if others := [name for name in parts if name not in WITHOUT_TEXT]:
-        raise MeasureError(f"parts must be some of {', '.join(WITHOUT_TEXT)} with batches, got {', '.join(others)}.")
+        raise MeasureError(f"parts must be among {', '.join(WITHOUT_TEXT)} with batches, got {', '.join(others)}.")
     assert batches is not None, "checked by the caller"
     return ChosenText(wrap_batches(stack, batches, metric), {})
 
@@ -75,7 +75,7 @@ def choose_text_of_parts(
     corpus: Corpus,
     batch_tokens: int | None,
 ) -> ChosenText:
-    """Return as much text as the time budget allows for the first of the candidate parts that fits it."""
+    """Return as much text as the time budget allows, for the first of the candidate sets of parts that fits it."""
 
     def count(parts: tuple[str, ...], data: EvalData) -> CostEstimate:
         return count_passes(settle(parts=parts, text=data))

@@ -91,12 +91,12 @@ def diagnose(
         minutes: Time budget in minutes (default: 10).
         tokens: Number of tokens to score, or all (default: what fits the time budget).
         min_effect: Smallest effect that counts, in nats/token.
-        curve_tokens: Number of scored tokens for curves and sets of layers.
+        curve_tokens: Number of tokens to score for curves over the size of a change, and for sets of layers.
         all_layers: Retrain every layer in the recovery part, alone and with all others.
         recovery_steps: Maximum number of recovery steps (paper: 200).
         recovery_layers: Layers to retrain in the recovery part (default: up to 12, evenly spaced).
         batches: Batches to evaluate in place of a text.
-        metric: Function of the outputs and a batch: a number per row, lower is better.
+        metric: Function of the outputs and a batch that returns a number per row; lower is better.
         max_length: Maximum length of a text in tokens.
         batch_tokens: Number of tokens in a batch.
         device: Device: auto, cpu, cuda, mps or xpu.
@@ -125,8 +125,8 @@ def diagnose(
     """
     if isinstance(model, str) and is_run(model):
         raise RunError(
-            f"model must be a model, got {model}, which is the folder of a run. Its results are shown by `layerwise "
-            f"report {model}`, and `layerwise train schedule {model} --output FILE` writes a schedule from it."
+            f"model must be a model, got the run directory {model}. `layerwise report {model}` shows its results, and "
+            f"`layerwise train schedule {model} --output FILE` writes a growth schedule from it."
         )
     _refuse_text(text, minutes, tokens, batches, metric)
     has_recovery = all_layers or bool(recovery_layers) or recovery_steps != RECOVERY_STEPS
@@ -134,7 +134,7 @@ def diagnose(
         raise OptionError(f"{spell('all_layers')} excludes {spell('recovery_layers')}. Pass one of them.")
     chosen_parts = sort_parts(WITHOUT_TEXT if batches is not None and tuple(parts) == DEFAULT_PARTS else parts)
     if has_recovery and "recovery" not in chosen_parts:
-        raise OptionError(f"The options of the recovery require {spell('parts')} recovery.")
+        raise OptionError(f"The options for recovery require {spell('parts')} recovery.")
     if curve_tokens != CURVE_TOKENS and CURVE_PARTS.isdisjoint(chosen_parts):
         raise OptionError(f"{spell('curve_tokens')} requires {spell('parts')} {' or '.join(sorted(CURVE_PARTS))}.")
 

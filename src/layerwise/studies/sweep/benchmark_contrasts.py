@@ -4,10 +4,11 @@
     fall = depth / 10 * sum_M M (1 - s[M]) / sum_M M^2, the slope over windows of M layers, per tenth of the depth
 
 The interval of a score is Fieller's (1954), with one document added to each count of answers in which the two plans
-differ (Bonett and Price 2012), so that it has a width if all answers agree. The interval of a mean over benchmarks adds
-their sides in quadrature (Zou and Donner 2008). For contrasts and medians, documents and draws of a random order are
-resampled within each benchmark, jointly for all plans. Claims: `benchmark_fall` (slope), `benchmark_strategies` (mean
-score over draws) and `order_by_benchmark` (as `layerwise.studies.sweep.contrasts.contrast_order`).
+differ (Bonett and Price 2012), so that it has a width even if all answers agree. The interval of a mean over
+benchmarks adds the distances to their bounds in quadrature (Zou and Donner 2008). For contrasts and medians,
+documents and draws of a random order are resampled within each benchmark, jointly for all plans. Claims:
+`benchmark_fall` (slope), `benchmark_strategies` (mean score over draws) and
+`order_by_benchmark` (as `layerwise.studies.sweep.contrasts.contrast_order`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from layerwise.studies.sweep.contrasts import MIN_RATIO_EFFECT, MIN_WINDOWS
 from layerwise.studies.sweep.strategies import average_draws
 
 RESAMPLES = 5_000
-"""More than for other contrasts, since medians and corrected levels need the tails."""
+"""More than for other contrasts, since medians and corrected levels depend on the tails."""
 
 FAMILY = "painters"
 """Family whose strategies and windows are compared."""
@@ -40,17 +41,17 @@ CLAIMS = frozenset({FALL, ORDER, BENCHMARK_STRATEGIES})
 """Claims of the rows computed from benchmarks."""
 
 REASONING, SEMANTIC = ("arc", "gsm8k"), ("hellaswag", "winogrande")
-"""Prefixes of the benchmarks that the paper calls mathematics and reasoning, and semantic."""
+"""Prefixes of the benchmarks that the paper calls "mathematics and reasoning" and "semantic"."""
 
 PARALLEL, ABSENT = "parallel", "skip"
 MOVED = ("reverse", "random", PARALLEL)
 """Strategies that run the layers in another order."""
 
 MIN_LEFT = 0.25
-"""Minimum score under skipping at which the cost of order is measured."""
+"""Minimum score under skipping of the windows on which the cost of order is measured."""
 
 Scores = Callable[[str, Sequence[int]], Numbers]
-"""From a strategy and some windows to its normalized scores there, `(..., benchmarks, windows)`."""
+"""Function of a strategy and window sizes that returns normalized scores, `(..., benchmarks, windows)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +109,17 @@ class ScaledScores:
         for number, (name, right) in enumerate(answers.right.items()):
             units = right.shape[1]
             if full not in answers.plans:
-                without[name] = "the original model has not answered every document"
+                without[name] = "the original model did not answer every question"
                 continue
             if units < MIN_UNITS:
-                without[name] = f"it has {units} documents, and an interval needs {MIN_UNITS}"
+                without[name] = f"it has only {units} questions, but an interval requires {MIN_UNITS}"
                 continue
             top, chance = answers.plans.index(full), answers.chance[name]
             interval = _bound_scores(right, top, chance)
             if interval is None:
                 without[name] = (
-                    f"the original model answers {right[top].mean():.3f} of its documents correctly, which does not "
-                    f"exceed chance ({chance:.3f})"
+                    f"the original model is right on a share of {right[top].mean():.3f} of the questions, which is not "
+                    f"shown to exceed chance ({chance:.3f})"
                 )
                 continue
             documents[name] = units
@@ -195,7 +196,7 @@ class StrategyScores:
 
     @classmethod
     def from_scaled(cls, scaled: ScaledScores, records: Iterable[PlanRecord], *, seed: Seed) -> StrategyScores:
-        """Return the curves of `records` without windows of one layer, where most strategies are the same plan."""
+        """Return the curves of `records`, without windows of one layer, on which most strategies are the same plan."""
         row_of = {plan: row for row, plan in enumerate(scaled.plans)}
         plans: dict[tuple[str, int], list[int]] = defaultdict(list)
         for record in records:

@@ -88,7 +88,7 @@ class BenchmarksTask(Task[list[str]]):
                 f"{cost.naive / cost.evaluations:.2f}x as many)"
             )
         if self.requests.written:
-            yield f"benchmarks: answers to {', '.join(self.requests.written)} are generated under one plan at a time"
+            yield f"benchmarks: answers to {', '.join(self.requests.written)} are generated plan by plan"
 
     def execute(self, study: Study) -> list[str]:
         """Compute missing answers, and compare the plans."""
@@ -157,7 +157,7 @@ class BenchmarksTask(Task[list[str]]):
     def _compare(self, run: Run, reporter: Reporter) -> None:
         store, full = run.store, str(self.plans[0])
         raw = [score for score in store.scores(BENCHMARK) if score.condition != NORMALISED]
-        reporter.log("benchmarks: paired bootstrap over their documents")
+        reporter.log("benchmarks: paired bootstrap over documents")
         metrics = {
             name: select_main_metric(score.metric for score in raw if score.plan == full and score.task == name)
             for name in self.requests.names

@@ -1,6 +1,6 @@
-"""Contrasts of a sweep: strategies on the published windows, at half of the depth, and order on reasoning and text.
+"""Contrasts of a sweep: strategies on the paper's layer windows, at half of the depth, and order on reasoning and text.
 
-The cost of a strategy is its mean over the published windows of several layers, in nats/token. Two costs compare by
+The cost of a strategy is its mean over the paper's windows of more than one layer, in nats/token. Two costs compare by
 2 (a - b) / (|a| + |b|), see `layerwise.studies.sweep.strategies` (Painters, arXiv 2407.09298).
 """
 
@@ -80,8 +80,8 @@ def contrast_painters(
 ) -> list[Score]:
     """Return the rows of every claim whose plans the sweep contains.
 
-    `unigram` is the loss of a unigram model in nats/token: windows at which a plan does worse are excluded, and counted
-    by `left_out` (the others by `windows`).
+    `unigram` is the loss of a unigram model in nats/token: windows at which a plan does worse are excluded.
+    The rows `left_out` and `windows` count the excluded and the other windows.
     """
     strategies = Strategies.from_grid(arrange(losses), records, str(Plan.identity(depth)), seed=seed, unigram=unigram)
     return compute_rows(strategies, depth)
@@ -184,7 +184,7 @@ def _take_share(part: Statistic, other: Statistic) -> Statistic:
 
 
 def contrast_loops(strategies: Strategies) -> Iterator[Score]:
-    """Return the rows about the best number of loops, which is selected again on every resample (figure 10).
+    """Return the rows about the best number of loops (figure 10), which each resample selects again.
 
     slope, at_end            least-squares slope of the best count over windows; windows at the largest count
     best_loops, best_gain    best count and best gain of a window of `affected` layers
@@ -302,9 +302,9 @@ def _average_over_draws(
 
 
 def _compare_neighbors(task: str, strategies: Strategies) -> Iterator[Score]:
-    """Compare strategies that are adjacent in the order of harm.
+    """Compare each strategy with the next more harmful one.
 
-    Of strategies with the same plans only the first is kept.
+    Of several strategies with the same plans, only the first is kept.
     """
     costs, means, seen = strategies.costs(), {}, set()
     for curve, windows in strategies.rows.items():

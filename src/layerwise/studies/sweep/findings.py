@@ -1,6 +1,7 @@
 """Findings of a sweep.
 
-An answer is supported if its interval excludes zero. If the answer picks one of many, the interval is corrected for it.
+An answer is supported if its interval excludes zero. If the answer selects one of many effects, the interval is
+corrected for the selection.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def _describe_unresolved(rows: Sequence[Score], level: float) -> str:
     if limits:
         needed = describe_tokens_needed(within, DEFAULT_EFFECT)
         limit = (
-            f"this text could only have revealed effects larger than {format_number(max(limits))} nats/token{needed}"
+            f"this text could have revealed only effects larger than {format_number(max(limits))} nats/token{needed}"
         )
     sentences = {
         f"the loss change is not significant after correction for {len(rows):,} comparisons.": clear,
@@ -176,13 +177,13 @@ def _judge_ranking(data: ReportData, rows: Rows) -> Finding | None:
     pairs = [
         f"{milder} and {harsher}" for clear, (milder, harsher) in zip(apart, pairwise(names), strict=True) if clear
     ]
-    differing = "No neighboring pair differs significantly"
+    differing = "No two neighbors in this ranking differ significantly"
     if pairs:
-        differing = f"These neighbors differ significantly: {'; '.join(pairs)}"
+        differing = f"These neighbors in the ranking differ significantly: {'; '.join(pairs)}"
     if all(apart):
-        differing = "All neighboring pairs differ significantly"
+        differing = "All neighbors in the ranking differ significantly"
     answer = (
-        f"With {order[0].affected} of {data.depth} layers affected, the observed order, least harmful first, is"
+        f"With {order[0].affected} of {data.depth} layers affected, the changes rank as follows, least harmful first:"
         f" {join_words(names)}. {to_sentence(names[0]).rstrip('.')} {_describe_cost(order[0])} nats/token, and"
         f" {names[-1]} {_describe_cost(order[-1])}. {differing}"
         f" ({format_count(len(steps), 'comparison')})."

@@ -60,7 +60,7 @@ PARALLEL = {
     vocab.LOOPED: "Parallel layers, looped",
     vocab.GAINED: "One pass with a gain",
 }
-BEST_OF = {vocab.LOOPED: "The best number of loops of each window", vocab.GAINED: "The best gain of each window"}
+BEST_OF = {vocab.LOOPED: "Best number of loops for each layer window", vocab.GAINED: "Best gain for each layer window"}
 MAX_CURVES, MIN_MAP = 8, 12
 """Maximum number of strategies in a figure, and minimum number of windows in a map."""
 BRIEF = 40  # characters below which an answer needs its question
@@ -167,7 +167,7 @@ def _list_layers(data: ReportData) -> Iterator[Part]:
         for done, own in read_changes(data).by("condition").items()
         if done != SWAPPED
     }
-    maps = {done: f"Every window of layers, {done}" for done, count in windows.items() if count >= MIN_MAP}
+    maps = {done: f"Every layer window, {done}" for done, count in windows.items() if count >= MIN_MAP}
     yield Bars(
         name="layers-1",
         derive=partial(read_single_changes, done=SWAPPED),
@@ -221,9 +221,9 @@ def _list_benchmarks(data: ReportData) -> Iterator[Part]:
 def _fit_slope(data: ReportData) -> Iterator[str]:
     slope, ends = select_over_windows(data, "slope"), select_over_windows(data, "at_end")
     if slope is not None and ends is not None:
-        yield f"With each further parallel layer, the best number of loops changes by {SIGNED.text(slope)} (dashes)."
+        yield f"Each additional parallel layer changes the best number of loops by {SIGNED.text(slope)} (dashed line)."
         if ends.value:
-            yield f"In {format_count(int(ends.value), 'window')}, the largest number of loops that was tried is best."
+            yield f"In {format_count(int(ends.value), 'layer window')}, the largest number of loops tried is best."
 
 
 def _draw_similarity(data: ReportData) -> Iterator[Part]:
@@ -246,7 +246,9 @@ def _draw_similarity(data: ReportData) -> Iterator[Part]:
     reach = [(row.high - row.low) / 2 for row in rows if row.low is not None and row.high is not None]
     if reach:
         width = format_number(max(reach))
-        yield Text(lambda data: [f"Intervals over {data.units} are at most ±{width} wide."], terminal=False)
+        yield Text(
+            lambda data: [f"Intervals are over {data.units}. Their half-width is at most {width}."], terminal=False
+        )
 
 
 def make_zone_table(data: ReportData) -> Table:

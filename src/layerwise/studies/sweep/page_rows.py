@@ -42,7 +42,7 @@ def select_numbered(data: ReportData) -> Iterator[Score]:
 
 
 def find_best(data: ReportData) -> Iterator[Score]:
-    """Yield the best number of each window with several, and the fitted line of loops, with intervals on all text."""
+    """Yield the best number of loops or gain for each window, with intervals on the whole text, and the fitted line."""
     for family, own_rows in Rows(select_numbered(data)).by("family").items():
         for task, rows in own_rows.by("task").items():
             is_first = task == data.tasks[0]

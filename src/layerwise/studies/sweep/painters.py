@@ -38,38 +38,40 @@ NEIGHBORS = tuple(f"{harsher}:{milder}" for milder, harsher in pairwise(PAINTERS
 MIN_AS_PUBLISHED = 13
 MIN_REVERSED = 1 + len(PAIRS) - MIN_AS_PUBLISHED
 COSTS_RULE = (
-    "Costs are averaged over the published windows of more than one layer; two costs that differ by less than 5 % of"
-    " their mean count as equal."
+    "Costs are averaged over the paper's layer windows of more than one layer; two costs that differ by less than 5 %"
+    " of their mean count as equal."
 )
+SHARE = "their share of the cost of skipping the whole middle"
 COST_UNIT = "(cost of {} minus cost of {}, divided by their mean)"
 """Unit of a difference between the costs of two strategies."""
 
 SHARED_SPACE = Question(
     "Do the middle layers share one representation space?",
-    "Each end is an eighth of the depth. States are compared at equal distance, without sink tokens, and the similarity"
-    " of unrelated tokens is subtracted. States of the middle must be more like each other than like those of either"
-    " end.",
+    "The ends are the first and the last eighth of the depth. States are compared at equal distance in depth, without"
+    " sink tokens, and the similarity of unrelated tokens is subtracted. Middle states must be more similar to each"
+    " other than to the states of either end.",
     Published(
         PAPER,
         "The hidden states of the middle layers are alike, and unlike those of the first and the last layers.",
-        "maps of cosines",
+        "maps of cosines, no number",
         "section 3.1, figure 3",
     ),
-    "(cosine similarity within the middle minus that with the more similar end)",
+    "(cosine similarity among middle states minus similarity to the more similar end)",
     MIN_COSINE,
 )
 ALL_NEEDED = Question(
     "Are all layers needed?",
-    "“A few layers” are the published windows of up to a quarter of the depth; “the whole middle” is the widest window."
-    " The share saved is 1 minus the cost per skipped layer of a few layers, divided by that of the whole middle. The"
-    f" cost must also rise from a few layers to the whole middle, by more than {MIN_NATS:g} nats/token.",
+    "“A few layers” are the paper's layer windows of up to a quarter of the depth; “the whole middle” is its widest"
+    " window. The share saved is 1 − a / b, where a is the cost per layer of skipping a few layers, and b that of"
+    " skipping the whole middle. Skipping the whole middle must also cost more than skipping a few layers, by more than"
+    f" {MIN_NATS:g} nats/token.",
     Published(
         PAPER,
         "A few middle layers can be skipped at little cost, and the cost rises with each further layer.",
-        "a curve",
+        "a curve, no number",
         "section 3.2, figure 4",
     ),
-    "(share of the cost per layer that is saved)",
+    "(share of the cost per layer saved by skipping only a few layers)",
     MIN_SAVED,
 )
 SAME_FUNCTION = Question(
@@ -78,7 +80,7 @@ SAME_FUNCTION = Question(
     Published(
         PAPER,
         "Repeating the center layer in place of the middle layers is worse than skipping them.",
-        "curves",
+        "curves, no number",
         "section 3.3, figure 5",
     ),
     COST_UNIT.format("repeating", "skipping"),
@@ -86,11 +88,11 @@ SAME_FUNCTION = Question(
 )
 ANY_ORDER = Question(
     "Does the order of the middle layers matter?",
-    f"{COSTS_RULE} Reverse and random order must each cost something, but less than skipping, which is the null.",
+    f"{COSTS_RULE} Reverse and random order must each cost something, but less than skipping the layers (the null).",
     Published(
         PAPER,
         "Running the middle layers in reverse or random order costs something, but less than skipping them.",
-        "curves",
+        "curves, no number",
         "section 3.4, figures 6 and 7",
     ),
     COST_UNIT.format("skipping", "reordering"),
@@ -98,11 +100,11 @@ ANY_ORDER = Question(
 )
 PARALLEL = Question(
     "Can the middle layers run in parallel?",
-    f"{COSTS_RULE} Parallel layers must cost less than skipped layers, the null, and more than reversed layers.",
+    f"{COSTS_RULE} Parallel layers must cost more than reversed ones, and less than skipping the layers (the null).",
     Published(
         PAPER,
         "Averaging the middle layers in parallel costs less than skipping them, and more than reversing them.",
-        "curves",
+        "curves, no number",
         "section 3.5, figure 8",
     ),
     COST_UNIT.format("skipping", "running in parallel"),
@@ -110,20 +112,21 @@ PARALLEL = Question(
 )
 ORDER_BY_TASK = Question(
     "Does order matter more for reasoning tasks?",
-    "Order is the mean cost of reverse, random and parallel order. It must cost more on reasoning tasks, by 0.05 of the"
-    " scale from chance to the original model on benchmarks. The null is that reasoning tasks suffer more from any"
-    " change: relative to skipping the same layers, order costs them less than 1.25 times as much as other tasks.",
+    "The cost of order is the mean cost of the strategies reverse, random order and parallel. It must be higher on"
+    " reasoning tasks than on others; on benchmarks, by 0.05 of the scale from chance to the original model. The null"
+    " is that reasoning tasks suffer more from any change: the cost of order divided by the cost of skipping the same"
+    " layers is less than 1.25 times as high on reasoning tasks as on others.",
     Published(PAPER, "Mathematics and reasoning depend more on the order than other tasks.", "", "section 3.6"),
-    "times the cost on other tasks, relative to skipping",
+    "times as costly on reasoning tasks as on others, relative to skipping",
     MIN_FACTOR,
 )
 LOOPING = Question(
     "Does looping parallel layers help?",
-    f"{COSTS_RULE} The null is one pass with a gain of 3, which applies the same amount of the layers' updates.",
+    f"{COSTS_RULE} The null is one pass with a gain of 3, which adds the mean update three times, as three passes do.",
     Published(
         PAPER,
         "Feeding the mean of parallel layers back to them, three passes in all, is better than one pass.",
-        "curves with 3 loops",
+        "curves for three passes, no number",
         "section 3.7, figure 9",
     ),
     COST_UNIT.format("one pass", "three passes"),
@@ -152,13 +155,16 @@ def judge_middle_layers_share_space(data: ReportData) -> Finding | None:
     raw, at = published.locate(MIN_COSINE), {end.locate(MIN_COSINE) for end in ends}
     if raw in ("within", "below"):
         verdict = Verdict.CONTRADICTED
-        answer = "No, states of the middle are no more alike than they are with those of the ends."
+        answer = "No, middle states are no more similar to each other than to the states of the ends."
     elif raw == "above" and not {"within", "below"}.isdisjoint(at):
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = "No more than distance explains: at equal distance the middle is no more alike than it is with an end."
+        answer = (
+            "No more than distance explains: at equal distance, middle states are no more similar to each other than to"
+            " an end."
+        )
     elif {raw, *at} == {"above"}:
         verdict = Verdict.SUPPORTED
-        answer = "Yes, at equal distance the middle is more alike than it is with either end."
+        answer = "Yes, at equal distance, middle states are more similar to each other than to either end."
     else:
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(select_widest(estimates), MIN_COSINE)
     return SHARED_SPACE.answer(verdict, answer, min(ends, key=lambda end: end.value))
@@ -173,12 +179,12 @@ def judge_all_layers_needed(data: ReportData) -> Finding | None:
     if of_rise in ("within", "below"):
         verdict, answer = Verdict.CONTRADICTED, "The cost does not rise with the number of skipped layers."
     elif of_saved == "below":
-        verdict, answer = Verdict.CONTRADICTED, "Yes, a few layers cost more than their share."
+        verdict, answer = Verdict.CONTRADICTED, f"Yes, skipping a few layers costs more than {SHARE}."
     elif of_saved == of_rise == "above":
-        verdict, answer = Verdict.SUPPORTED, "No, a few skipped layers cost less than their share of the whole middle."
+        verdict, answer = Verdict.SUPPORTED, f"No, skipping a few layers costs less than {SHARE}."
     elif of_saved == "within" and of_rise == "above":
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = "A few skipped layers cost just their share: fewer cost less because they are fewer."
+        answer = f"Skipping a few layers costs exactly {SHARE}: it costs less only because fewer layers are skipped."
     else:
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(saved, MIN_SAVED)
     return ALL_NEEDED.answer(verdict, answer + _describe_excluded(data, "all_needed"), saved)
@@ -218,12 +224,12 @@ def judge_order_matters(data: ReportData) -> Finding | None:
     elif worse := select(less, "below"):
         verdict, answer = (
             Verdict.CONTRADICTED,
-            f"It matters more than presence, because {worse} order costs more than skipping.",
+            f"More than presence: running the layers in {worse} order costs more than skipping them.",
         )
     elif same := select(less, "within"):
         verdict, answer = (
             Verdict.NO_BETTER_THAN_NULL,
-            f"It matters as much as presence, because {same} order costs as much as skipping.",
+            f"As much as presence: running the layers in {same} order costs as much as skipping them.",
         )
     elif all(estimate.locate(ALIKE) == "above" for estimate in estimates):
         verdict, answer = Verdict.SUPPORTED, "Somewhat, because another order costs something, but less than skipping."
@@ -261,27 +267,30 @@ def judge_order_by_task(data: ReportData) -> Finding | None:
     rows = {row.metric: row for row in contrasts.where(claim=claim)}
     less, ratio = (Estimate.read_bounded(rows.get(metric)) for metric in ("order_less", LOG_RATIO))
     if less is None:
-        answer = "Too few windows can be compared: skipping leaves a quarter of every scale at fewer than two of them."
+        answer = (
+            "Too few layer windows can be compared: only those count where skipping leaves at least a quarter of the"
+            " scale of every benchmark, and there are fewer than two."
+        )
         return ORDER_BY_TASK.answer(Verdict.INCONCLUSIVE, answer) if "windows" in rows else None
     at, factor = less.locate(MIN_ORDER_COST[claim]), math.log(MIN_FACTOR)
     at_ratio = None if ratio is None else ratio.locate(factor)
     if at in ("within", "below"):
-        verdict, answer = Verdict.CONTRADICTED, f"No, order costs {rows['order_less'].task} no more."
+        verdict, answer = Verdict.CONTRADICTED, f"No, order does not cost more on {rows['order_less'].task}."
     elif at == "open":
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(less, MIN_ORDER_COST[claim])
     elif ratio is None:
         verdict, answer = (
             Verdict.INCONCLUSIVE,
-            "No plan skips the layers, so reasoning tasks may simply suffer more from any change.",
+            "No plan skips the same layers, so reasoning tasks may simply suffer more from any change.",
         )
     elif at_ratio == "above":
-        verdict, answer = Verdict.SUPPORTED, "Yes, order matters more for reasoning, and more so than skipping does."
+        verdict, answer = Verdict.SUPPORTED, "Yes, order matters more for reasoning tasks, also relative to skipping."
     elif at_ratio in ("within", "below"):
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = "Reasoning tasks suffer more from any change: skipping costs them as many times more."
+        answer = "Reasoning tasks suffer more from any change: skipping is as many times as costly for them."
     else:
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(ratio, factor)
-    compared = f" Compared: {rows['order_less'].task} with {rows['order_less'].against}."
+    compared = f" Tasks compared: {rows['order_less'].task} with {rows['order_less'].against}."
     return ORDER_BY_TASK.answer(verdict, answer + compared, ratio and ratio.exponentiate())
 
 
@@ -332,7 +341,7 @@ def judge_strategies_rank_as_published(data: ReportData) -> Finding | None:
     least_first = [label(name) for name in sorted(PAINTERS_RANKING, key=lambda name: rows[name].value)]
     return RANKING.answer(
         verdict,
-        f"{answer} Least harmful first, averaged over windows: {join_words(least_first)}.",
+        f"{answer} Least harmful first, averaged over layer windows: {join_words(least_first)}.",
         Estimate.read(rows["tau"]),
     )
 
@@ -348,13 +357,16 @@ def _describe_excluded(data: ReportData, claim: str) -> str:
     if not excluded:
         return ""
     are = "is" if excluded == 1 else "are"
-    return f" Of {windows} windows, {excluded} {are} excluded, because a plan does worse than a unigram model there."
+    return (
+        f" Of {windows} layer windows, {excluded} {are} excluded, because a plan does worse than a unigram model there."
+    )
 
 
 def _answer_excluded(data: ReportData, claim: str, question: Question) -> Finding | None:
     excluded, windows = _count_windows(data, claim)
     answer = (
-        f"In {excluded} of {windows} windows a plan does worse than a unigram model, so too few are left to compare."
+        f"In {excluded} of {windows} layer windows, a plan does worse than a unigram model, so too few are left to"
+        " compare."
     )
     return question.answer(Verdict.INCONCLUSIVE, answer) if excluded else None
 

@@ -72,7 +72,7 @@ class PreparedSweep:
 
     @property
     def notes(self) -> list[str]:
-        """Return the notes of a sweep: plans that cannot run, and limits of few documents."""
+        """Return the notes of a sweep: plans that cannot run, and what too few documents cannot show."""
         few_units = describe_test(self.text.units, len(self.plans) - 1)
         return [*self.unsupported, *([few_units] if few_units else [])]
 
@@ -168,7 +168,7 @@ def estimate_bytes_per_token(stack: Stack, plans: Sequence[Plan], length: int) -
 
 
 def list_plans(stack: Stack, options: PlanChoice) -> tuple[list[Member], list[str], list[Plan]]:
-    """Return the plans that the model can run, notes on the others, and all plans with the original model's first."""
+    """Return the members that the model can run, notes on the others, and all plans, the identity first."""
     members, unsupported = filter_runnable(stack, options.list_members(stack.depth))
     return list(members), list(unsupported), list(add_identity(stack, members))
 
@@ -227,4 +227,4 @@ def describe_work(stack: Stack, prepared: PreparedSweep, workers: int | None) ->
         yield describe_streaming(estimate_streaming(stack, stack.resident, plans, text))
     if workers is not None:
         shards = format_count(count_shards(plans, text, workers), "shard")
-        yield f"{format_count(workers, 'worker')}: {shards} of windows and plans"
+        yield f"{format_count(workers, 'worker')}: {shards} of text windows and plans"

@@ -1,8 +1,8 @@
-"""Compute the cost of strategies on windows of the depth, resampled together.
+"""Compute the cost of strategies on layer windows, resampled together.
 
 A *curve* is a strategy of a family. Its cost at a window is the loss minus that of the original model in nats/token,
-averaged over draws. Resamples draw documents (by task, `layerwise.measure.stats.grid`) and draws of random orders.
-Windows at which a plan does worse than a unigram model are not compared.
+averaged over random orders. Each resample redraws documents (by task, `layerwise.measure.stats.grid`) and random
+orders. Windows at which a plan does worse than a unigram model are not compared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_LISTED = 3
 Curve = tuple[str, str]
 
 Costs = Callable[[Curve, Sequence[int]], Numbers]
-"""From a curve and some sizes of window to its costs there in nats/token, `(..., windows)`."""
+"""Function of a curve and window sizes that returns the costs in nats/token, `(..., windows)`."""
 
 Statistic = Callable[[Costs], Numbers]
 """Compute a number from costs, one for each resample."""
@@ -59,8 +59,8 @@ class Strategies:
 
     Args:
         parts: Cost of every plan, by stratum.
-        shares: Shares of the strata in the tokens.
-        rows: Draws of each curve, by window.
+        shares: Share of the tokens in each stratum.
+        rows: Rows of the plans of each curve, by window size; several for random orders.
         ceiling: Maximum mean cost of a window that is compared.
     """
 
@@ -133,7 +133,7 @@ class Strategies:
     def row_by_halves(
         self, claim: str, metric: str, statistic: Callable[[Costs, Costs], Numbers], **settings: Any
     ) -> Score:
-        """Return a number selected on one half of the documents and reported on the other; both are resampled."""
+        """Return a statistic selected on one half of the documents and computed on the other; both are resampled."""
         halves, resampled = self._halved
 
         def of_both(effects: Numbers) -> Numbers:
@@ -156,7 +156,7 @@ class Strategies:
         return replace(self, parts=first), replace(self, parts=second)
 
     def _orders(self, curve: Curve, size: int) -> float:
-        """Return the number of orders to draw from, without the reversed one; infinite for more than three layers."""
+        """Return the number of random orders, excluding the reversed one; infinite for more than three layers."""
         family, strategy = curve
         orders = math.factorial(size) - (size in self.rows.get((family, "reverse"), {})) if size <= MAX_LISTED else 0
         return orders if strategy == "random" and len(self.rows[curve][size]) <= orders else math.inf
@@ -187,9 +187,9 @@ class Strategies:
 
 
 def average_draws(draws: Numbers, chance: np.random.Generator, population: float = math.inf) -> Numbers:
-    """Average over draws `(resamples, ..., draws)`, each resample with the error of a mean over k draws of N.
+    """Average over draws `(resamples, ..., draws)`, and add the sampling error of k draws from N to each resample.
 
-    The error follows Student's t with k - 1 degrees of freedom, whose tails few resampled draws do not reach:
+    The error follows Student's t with k - 1 degrees of freedom; resampling a few draws would not reach its tails:
 
         mean + sqrt(1 - k / N) sum_i g[i] (x[i] - mean) / sqrt(k c)        g normal, c chi-squared of k - 1
     """
@@ -203,7 +203,7 @@ def average_draws(draws: Numbers, chance: np.random.Generator, population: float
 
 
 def _split_strata(grid: Grid, baseline: Numbers) -> tuple[tuple[Part, ...], Numbers]:
-    """Return the costs `(plans, units)` of every stratum, and the shares of the strata in the tokens."""
+    """Return the costs `(plans, units)` in every stratum, and the share of the tokens in each stratum."""
     changes = grid.nll - baseline
     strata = Strata.from_lengths(unit_pieces(grid))
     owners = np.array([strata.of_task[task] for task, _, _ in grid.cells])

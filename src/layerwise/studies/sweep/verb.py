@@ -96,15 +96,16 @@ def sweep(
     Args:
         model: Hub id, folder, GGUF file, or demo.
         text: Text file, a folder of them, or hf:DATASET.
-        families: Plan families: painters, leave_one_out, leave_branch_out, swap_adjacent, every_window, random_subsets,
-            repeat_blocks, damped_repeats, bits, bits_noise, looped, gain_sweep; pass "" for none.
+        families: Plan families: painters (skip, repeat, reorder or parallelize the middle layers), leave_one_out,
+            leave_branch_out, swap_adjacent, every_window, random_subsets, repeat_blocks, damped_repeats, bits,
+            bits_noise, looped, gain_sweep; pass "" for none.
         plans: Plan to run; repeat for more.
         minutes: Time budget in minutes (default: 10).
         tokens: Number of tokens to score, or all (default: what fits the time budget).
         tasks: Benchmarks from lm-eval.
         window: Range of layers, such as 4-8, to apply every painters strategy to, in addition to families.
         loops: Loop counts for looped, such as 1-28.
-        times: Runs of a block in repeat_blocks.
+        times: Number of times that a block runs in repeat_blocks.
         prompt: Prompt to continue with each plan; repeat for more.
         new_tokens: Number of tokens to generate.
         task_folder: Folder of lm-eval task files.
@@ -114,7 +115,7 @@ def sweep(
         max_length: Maximum length of a text in tokens.
         batch_tokens: Number of tokens in a batch.
         batches: Batches to score instead of a text; see `wrap_batches`.
-        metric: Number per row of a batch, lower is better.
+        metric: Function of the outputs and a batch that returns a number per row; lower is better.
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
         device_map: Distribute the model over devices with accelerate.
@@ -137,7 +138,7 @@ def sweep(
         OptionError: If options cannot be combined.
         PlanError: If a family is unknown, or a plan runs layers that the model does not have.
         DataError: If there is too little text.
-        MeasureError: If losses are not finite, after the rest is stored.
+        MeasureError: If losses are not finite. The other results are stored first.
 
     Example:
         >>> result = layerwise.sweep("demo", families=("leave_one_out",))  # doctest: +SKIP

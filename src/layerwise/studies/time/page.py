@@ -1,4 +1,4 @@
-"""Page of timings: passes under every plan, and their ratio to the first plan."""
+"""Page of timings: milliseconds under every plan, and ratios to the first plan."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from layerwise.page.kind import Column, Kind, Pivot, Section
 from layerwise.page.marks import Dots
 from layerwise.results import vocabulary as vocab
 
-TIMES = Format(axis="milliseconds of a pass", decimals=3)
-RATIOS = Format(axis="x the first", decimals=3)
+TIMES = Format(axis="milliseconds per pass", decimals=3)
+RATIOS = Format(axis="ratio to the first plan", decimals=3)
 
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
@@ -26,8 +26,10 @@ def _answer(data: ReportData) -> str:
         if others:
             best = min(others, key=lambda row: row.value)
             resolved = best.high is not None and best.high < 1.0
-            verdict = "is fastest" if resolved else "is not distinguishably faster"
-            sentences.append(f"{setting}: {best.plan} {verdict}, {RATIOS.text(best)} times {first.plan}.")
+            verdict = "is the fastest plan" if resolved else "is not significantly faster than the first plan"
+            sentences.append(
+                f"{setting}: {best.plan} {verdict}; it takes {RATIOS.text(best)} times as long as {first.plan}."
+            )
     return " ".join(sentences)
 
 
@@ -52,7 +54,10 @@ TIMING = Kind(
                     rows={"plan": "plan"},
                     where={"measure": vocab.TIME},
                     split="condition",
-                    columns=(Column("ms", vocab.MILLISECONDS, TIMES), Column("x the first", vocab.RATIO, RATIOS)),
+                    columns=(
+                        Column("ms", vocab.MILLISECONDS, TIMES),
+                        Column("ratio to the first plan", vocab.RATIO, RATIOS),
+                    ),
                 ),
             ),
         ),

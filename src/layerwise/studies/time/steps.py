@@ -32,7 +32,7 @@ def find_settings(stack: Stack, batch: int, context: int) -> tuple[Setting, ...]
 
 
 def describe_settings(stack: Stack, plans: Sequence[Plan], settings: Sequence[Setting], rounds: int) -> list[str]:
-    lines = [f"{len(plans)} plans in turns, {rounds} rounds; {'; '.join(map(str, settings))}"]
+    lines = [f"{len(plans)} plans timed in turns, {rounds} rounds; {'; '.join(map(str, settings))}"]
     if len(settings) < len(PHASES):
         lines.append(f"{stack.source.name} has no cache, so there is no decode phase")
     return lines
@@ -41,7 +41,7 @@ def describe_settings(stack: Stack, plans: Sequence[Plan], settings: Sequence[Se
 def describe_run(
     stack: Stack, plans: Sequence[Plan], settings: Sequence[Setting], *, graphs: bool, seed: int
 ) -> Manifest:
-    """Return the manifest with the machine, whose times are not mixed with those of another one."""
+    """Return the manifest with the machine, so that times of different machines are not mixed."""
     machine = read_hardware(stack.device)
     batch, context = settings[0].batch, settings[0].context
     return make_manifest(

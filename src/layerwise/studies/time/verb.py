@@ -35,16 +35,16 @@ def time(
 ) -> Result:
     """Time a model under several plans.
 
-    Both a forward pass over a prompt and one over the next token are timed, in milliseconds. In each round, every plan
-    is compared with the first one, or a single plan with the original model. To resume an interrupted run or to add
-    rounds, run the same command again.
+    Forward passes over a prompt (prefill) and over the next token (decode) are timed, in milliseconds. In each round,
+    every plan is compared with the first one; a single plan is compared with the original model. To resume an
+    interrupted run or to add rounds, run the same command again.
 
     Args:
         model: Hub id, folder, GGUF file, or demo.
-        plans: Plan to run; repeat for more.
-        rounds: Number of timing repetitions.
+        plans: Plan to time; repeat for more.
+        rounds: Number of times that every plan is timed.
         batch: Number of prompts in a batch.
-        context: Number of tokens of each prompt.
+        context: Number of tokens in each prompt.
         graphs: On CUDA, replay every pass as a CUDA graph.
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).

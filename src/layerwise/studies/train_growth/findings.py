@@ -99,7 +99,7 @@ def list_growth_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def make_verdict(data: ReportData) -> Finding | None:
-    """Judge whether the planned schedule beats uniform training, and whether it matters which layers train when."""
+    """Judge whether the planned schedule beats uniform training, and whether it does so because of the layer roles."""
     arm = growth.planned(data)
     compared = None if arm is None else _compare_at_equal_cost(data, arm) or _compare_at_equal_steps(data, arm)
     if arm is None or compared is None:

@@ -53,7 +53,7 @@ def verify(
     Args:
         model: Hub id, folder, GGUF file, or demo.
         plan: Plan to run (default: the original model).
-        inputs: Batch to check with, by the names of the model's forward (default: a small seeded batch).
+        inputs: Keyword arguments of the model's forward (default: a small random batch with a fixed seed).
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
         tokenizer: Tokenizer, if the model does not include one.
@@ -67,10 +67,10 @@ def verify(
 
     Raises:
         PlanError: If the plan is invalid or runs layers that the model does not have.
-        UnsupportedModelError: If a layer cannot be split as the plan asks.
+        UnsupportedModelError: If the plan runs a sublayer and the layers cannot be split.
 
     Example:
-        >>> layerwise.verify("demo", plans=("0-4 (5|6|7) 8-11",))  # doctest: +SKIP
+        >>> layerwise.verify("demo", plan="0-4 (5|6|7) 8-11")  # doctest: +SKIP
     """
     checked = None if plan is None else parse_plan(str(plan))
     from layerwise.runner.opening import open_stack
