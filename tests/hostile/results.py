@@ -119,7 +119,7 @@ RESUMED: tuple[Case, ...] = (
     Case(SWEEP, "run is a file", _before("run", "a letter")),
     Case((*SWEEP[:-1], "/proc/run"), "Cannot lock the run directory", model_and_texts),
     Case(("train", "schedule", "run", "--output", "s.yaml"), "must be a diagnosis, got another run", runs.run),
-    Case(("diagnose", "run", "--seed", "1"), "which is the folder of a run", runs.run),
+    Case(("diagnose", "run", "--seed", "1"), "got the run directory", runs.run),
 )
 
 CASES: tuple[Case, ...] = (*(Case(REPORT, says, make) for make, says in REPORTED), *PAGES, *RESUMED)

@@ -104,7 +104,7 @@ def test_invalid_batches_are_rejected_with_a_fix(net: Net, batches: list[dict[st
     call = {"batches": batches, "reporter": Silent(), "run": tmp_path / "run"}
     with pytest.raises(MeasureError, match=r"one number per row, shape \(20,\), got \(20, 3\)"):
         layerwise.sweep(stack, metric=lambda outputs, batch: outputs, families=("leave_one_out",), **call)
-    with pytest.raises(MeasureError, match=r"parts must be some of deltas, .* got proxies"):
+    with pytest.raises(MeasureError, match=r"parts must be among deltas, .* got proxies"):
         layerwise.diagnose(stack, parts=("proxies",), **call)
     with pytest.raises(OptionError, match="text and batches both set"):
         layerwise.sweep(stack, ["a text"], **call)

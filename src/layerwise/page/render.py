@@ -162,6 +162,8 @@ def _explained(data: ReportData) -> tuple[Sequence[str], list[tuple[str, str]]]:
         about, variant_names = "growth", growth.arms(data)
     elif "paired" in (kinds := {kind.name for kind in present_kinds(data)}):
         about = "paired"
+    elif "timing" in kinds:
+        about = "timing"
     elif PRETRAINED & kinds:
         about, variant_names = "pretraining", list_variants(data)
     elif trained := read_seeds(data):

@@ -85,7 +85,7 @@ def test_scores_need_all_answers_of_the_original_model(rows: Rows) -> None:
     lost = {name: [row for row in own if (row.plan, row.document) != (WHOLE, "0")] for name, own in rows.items()}
     told = ScaledScores.from_answers(BenchmarkAnswers.from_rows(lost, PLANS, JUDGED), WHOLE, seed=0).unscaled()
     assert len(told) == len(JUDGED)
-    assert all(sentence.endswith("the original model has not answered every document") for sentence in told)
+    assert all(sentence.endswith("the original model did not answer every question") for sentence in told)
 
 
 def at(scores: Shares, strategy: str, size: int, name: str) -> float:
@@ -174,7 +174,7 @@ def test_a_benchmark_that_cannot_be_normalized_gives_the_reason(answers: Benchma
         ScaledScores.from_answers(answers, WHOLE, seed=0).unscaled(),
         key=lambda sentence: sentence.startswith("guessed"),
     )
-    assert few == "short cannot be normalized: it has 5 documents, and an interval needs 8"
+    assert few == "short cannot be normalized: it has only 5 questions, but an interval requires 8"
     assert guessed.startswith("guessed cannot be normalized: the original model answers 0.")
     assert guessed.endswith("which does not exceed chance (0.500)")
 

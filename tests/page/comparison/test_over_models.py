@@ -71,9 +71,9 @@ def test_the_sentence_names_the_models_it_holds_for() -> None:
     alone = describe_claim(about([CLEAR, CLEAR], models="aa"))
     assert alone == "Measured in one model, which is too few to compare."
     assert describe_claim(about([AGAINST, CLEAR, WEAK, []])) == (
-        "Measured in 3 of 4 models; in every one of these: does not hold; in any of these: holds. After correction "
-        "over models it holds in m1. After correction over models it does not hold in m0. It is decided in m2 alone, "
-        "but not after correction."
+        "Measured in 3 of 4 models. In every measured model: does not hold. In any measured model: holds. After "
+        "correction over the models, it holds in m1. After correction over the models, it does not hold in m0. In m2, "
+        "it is decided only without this correction."
     )
 
 

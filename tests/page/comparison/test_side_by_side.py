@@ -69,5 +69,5 @@ def test_missing_rows_of_a_run_are_listed() -> None:
     bare = named(synthetic.run(12, families=("leave_one_out",)), "bare")
     bare = replace(bare, scores=tuple(score for score in bare.scores if score.measure != "similarity"))
     page = render(compare_side_by_side([SMALL, LARGE, ("runs/bare", bare)]))
-    for words in ("No curve was measured of bare.", "Similarity was not measured in bare.", "missing in bare"):
+    for words in ("No curve was measured for bare.", "Similarity was not measured in bare.", "missing in bare"):
         assert words in page

@@ -49,10 +49,10 @@ def of_layers(*shown: int, adjusted: float = 0.2, low: float = 6.7) -> str:
 
 def test_answers_agree_with_their_intervals() -> None:
     text = of_layers(*range(6))
-    assert "could only have revealed" not in text
+    assert "could have revealed only" not in text
     assert text.endswith("For all 6 layers the loss change is not significant after correction for 6 comparisons.")
     assert of_layers(*range(6), low=-0.1).endswith(
-        "For all 6 layers this text could only have revealed effects larger than 8.50 nats/token; more than 1,000"
+        "For all 6 layers this text could have revealed only effects larger than 8.50 nats/token; more than 1,000"
         " times as much text would be needed to resolve 0.0100 nats."
     )
     assert of_layers(*range(6), adjusted=0.01).endswith(
@@ -74,7 +74,7 @@ def test_conclusive_findings_have_intervals() -> None:
 def test_a_small_run_is_inconclusive() -> None:
     told = found(widened(synthetic.run(12), 60.0))
     assert {state for question, (state, _) in told.items() if question != ZONES} == {"inconclusive"}
-    assert "No neighboring pair differs significantly (5 comparisons)." in told[RANKING][1]
+    assert "No two neighbors in this ranking differ significantly (5 comparisons)." in told[RANKING][1]
 
 
 def test_rows_without_intervals_have_no_verdict() -> None:
@@ -123,7 +123,7 @@ def test_strategies_with_equal_plans_are_ranked_once() -> None:
     told = found(replace(run, plans=plans, scores=(*run.scores, *rows)))
     assert "With 2 of 5 layers affected" in told[RANKING][1]
     assert "looped parallel, reverse, parallel, skip and middle repeat" in told[RANKING][1]
-    assert told[RANKING][1].endswith("All neighboring pairs differ significantly (4 comparisons).")
+    assert told[RANKING][1].endswith("All neighbors in the ranking differ significantly (4 comparisons).")
     assert not any("random order" in text for _, text in told.values())
 
 

@@ -53,4 +53,4 @@ def test_loop_counts_are_not_ranked_as_strategies() -> None:
 
 def test_windows_whose_best_is_at_the_end_are_counted() -> None:
     (chapter,) = [each for each in build_chapters(changed("at_end", value=2.0)) if each.anchor == "loops"]
-    assert "In 2 windows, the largest number of loops that was tried is best." in "".join(chapter.body)
+    assert "In 2 layer windows, the largest number of loops tried is best." in "".join(chapter.body)

@@ -201,7 +201,7 @@ def test_finished_parts_are_not_repeated(stack: Stack, reading: EvalData, tmp_pa
         ({"all_layers": True, "recovery_layers": (1,)}, "all_layers excludes recovery_layers"),
         ({"minutes": 3.0, "tokens": 9}, "minutes and tokens both set the amount of text"),
         ({"parts": ("deltas",), "curve_tokens": 9}, "curve_tokens requires parts manipulation or"),
-        ({"parts": ("deltas",), "recovery_steps": 200}, "options of the recovery require parts recovery"),
+        ({"parts": ("deltas",), "recovery_steps": 200}, "options for recovery require parts recovery"),
         ({"recovery_layers": (6,)}, "recovery_layers must be below 6, got 6"),
         ({"metric": len}, "Pass batches too"),
     ],

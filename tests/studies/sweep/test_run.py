@@ -245,7 +245,7 @@ def test_every_plan_answers_the_benchmarks_once(
         *((plan, "tiny_choice", "acc") for plan in PLANS),
         (None, "tiny_choice", "chance"),
     }
-    assert note.text == ("tiny_choice cannot be normalized: it has 6 documents, and an interval needs 8")
+    assert note.text == ("tiny_choice cannot be normalized: it has only 6 questions, but an interval requires 8")
     assert len(list((tmp_path / "run" / "lm_eval").rglob("results_*.json"))) == len(PLANS)
     judgements = calls["judged"]
     assert not [each for each in measure(stack, corpus, tmp_path / "run", benchmark) if "under plan" in each]
