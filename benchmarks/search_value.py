@@ -3,7 +3,7 @@
     python benchmarks/search_value.py --second FOLDER                  # the demo model at 9 and at 6 of 12 layers
     python benchmarks/search_value.py --text FOLDER --max-length 128   # search on another corpus
 
-Prints a table for each: the difference of every condition from the chosen plan, in nats per token, with its interval
+Prints a table for each: the difference of every condition from the selected plan, in nats per token, with its interval
 and its p-value, corrected over the conditions (Holm).
 """
 

@@ -83,5 +83,5 @@ def test_the_folder_of_a_search_stands_for_the_plan_that_it_chose(tmp_path: Path
 def test_a_run_that_chose_none_is_refused(tmp_path: Path) -> None:
     with Run.create(tmp_path / "run", MANIFEST):
         pass
-    with pytest.raises(PlanError, match="does not contain a chosen plan"):
+    with pytest.raises(PlanError, match="does not contain a selected plan"):
         resolve_plan(str(tmp_path / "run"))

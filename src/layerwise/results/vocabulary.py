@@ -117,7 +117,7 @@ DELTA, NLL, EXACT = "delta_nll", "nll", "exact_match"
 LOOPED, GAINED, LOOP_COUNT = "looped", "gain_sweep", "loop_count"
 """Families of parallel layers whose strategies are numbers: loop counts and gains."""
 
-# A search: `task` is a part of the text, `arm` what is compared with the chosen plan
+# A search: `task` is a part of the text, `arm` what is compared with the selected plan
 
 SEARCH, SEARCH_ROUND, LATENCY = "search", "search_round", "latency"
 CHOSEN, PRICE, FRONT, ARM, BEST_CHANGE = "chosen", "price", "front", "arm", "best_change"

@@ -178,7 +178,7 @@ def resolve_plan(text: str) -> Plan:
         rows = run.store.scores(SEARCH, metric=CHOSEN)
     if not rows:
         raise PlanError(
-            f"{folder} does not contain a chosen plan: it is not a run of `layerwise search`, or it was interrupted. "
+            f"{folder} does not contain a selected plan: it is not a run of `layerwise search`, or it was interrupted. "
             "Resume the search or pass a plan."
         )
     return Plan.parse(str(rows[0].plan))

@@ -184,7 +184,7 @@ def judge_all_layers_needed(data: ReportData) -> Finding | None:
         verdict, answer = Verdict.SUPPORTED, f"No, skipping a few layers costs less than {SHARE}."
     elif of_saved == "within" and of_rise == "above":
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = f"Skipping a few layers costs exactly {SHARE}: it costs less only because fewer layers are skipped."
+        answer = f"Skipping a few layers costs about {SHARE}: it costs less only because fewer layers are skipped."
     else:
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(saved, MIN_SAVED)
     return ALL_NEEDED.answer(verdict, answer + _describe_excluded(data, "all_needed"), saved)
