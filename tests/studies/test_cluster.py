@@ -152,4 +152,4 @@ def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch)
 def test_a_dry_run_prints_the_number_of_shards(model: Path, texts: Path) -> None:
     options: dict[str, Any] = {"families": ("leave_one_out",), "ray": "local", "workers": 2}
     lines = describe_call(layerwise.sweep, model, texts, **options).lines
-    assert any(line.startswith("2 workers: ") and line.endswith("shards of windows and plans") for line in lines)
+    assert any(line.startswith("2 workers: ") and line.endswith("shards of text windows and plans") for line in lines)

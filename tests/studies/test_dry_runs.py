@@ -22,7 +22,7 @@ SAID = {
         "layer evaluations (16 without prefix sharing, ",
     ),
     "time llama --plan 0-3 --plan '0 (1|2) 3' --context 6 --rounds 6": (
-        "2 plans in turns, 6 rounds; prefill, batch 1, context 6; decode",
+        "2 plans timed in turns, 6 rounds; prefill, batch 1, context 6; decode",
     ),
     "evaluate llama --suite pairs,msgs-ours --tasks 'control length' --limit 3": (
         " sentences to score, 3 fine-tunings",

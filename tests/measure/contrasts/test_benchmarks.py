@@ -176,7 +176,7 @@ def test_a_benchmark_that_cannot_be_normalized_gives_the_reason(answers: Benchma
     )
     assert few == "short cannot be normalized: it has only 5 questions, but an interval requires 8"
     assert guessed.startswith("guessed cannot be normalized: the original model answers 0.")
-    assert guessed.endswith("which does not exceed chance (0.500)")
+    assert guessed.endswith("which is not shown to exceed chance (0.500)")
 
 
 def test_falls_are_slopes_over_all_windows(contrasts: Contrasts, scores: Shares) -> None:
