@@ -118,7 +118,7 @@ class ScaledScores:
             interval = _bound_scores(right, top, chance)
             if interval is None:
                 without[name] = (
-                    f"the original model is right on a share of {right[top].mean():.3f} of the questions, which is not "
+                    f"the original model answers {right[top].mean():.3f} of the questions correctly, which is not "
                     f"shown to exceed chance ({chance:.3f})"
                 )
                 continue

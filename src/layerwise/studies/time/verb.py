@@ -41,10 +41,10 @@ def time(
 
     Args:
         model: Hub id, folder, GGUF file, or demo.
-        plans: Plan to time; repeat for more.
+        plans: Plan to run; repeat for more.
         rounds: Number of times that every plan is timed.
         batch: Number of prompts in a batch.
-        context: Number of tokens in each prompt.
+        context: Number of tokens of each prompt.
         graphs: On CUDA, replay every pass as a CUDA graph.
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
