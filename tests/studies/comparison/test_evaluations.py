@@ -55,7 +55,7 @@ def test_the_command_prints_a_table_and_writes_a_page(sides: tuple[Path, Path], 
     assert " ".join(arc.split()) == "arc acc worse −0.0400 [−0.0595, −0.0203] <0.001 <0.001 0.0388 1,000 –"
     assert gsm8k.split()[:3] == ["gsm8k", "exact_match", "inconclusive"]
     assert wikitext.split()[:3] == ["wikitext", "bits_per_byte", "alike"]
-    assert rest[0] == "- Of 3 differences from base: 1 worse, 0 better, 1 alike and 1 inconclusive (±0.01)."
+    assert rest[0] == "- Of 3 differences from base, with a margin of ±0.01: 1 worse, 0 better, 1 alike and 1 inconclusive."
     assert rest[-1] == f"report: {tmp_path / 'page.html'}"
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<h1>quantized compared with base</h1>" in page
@@ -210,7 +210,7 @@ def test_python_has_the_rows_the_claims_a_table_and_the_page(runs: tuple[Path, P
     assert result.report(tmp_path / "page.html").is_file()
     assert "small" in result.summary
     assert result.coincidences == []  # these runs store no chance level
-    assert "<li>Of 1 published finding measured" in result._repr_html_()
+    assert "<li>1 published finding was measured" in result._repr_html_()
 
 
 def test_python_rejects_invalid_arguments_at_once(runs: tuple[Path, Path], tmp_path: Path) -> None:
