@@ -55,7 +55,10 @@ def test_the_command_prints_a_table_and_writes_a_page(sides: tuple[Path, Path], 
     assert " ".join(arc.split()) == "arc acc worse −0.0400 [−0.0595, −0.0203] <0.001 <0.001 0.0388 1,000 –"
     assert gsm8k.split()[:3] == ["gsm8k", "exact_match", "inconclusive"]
     assert wikitext.split()[:3] == ["wikitext", "bits_per_byte", "alike"]
-    assert rest[0] == "- Of 3 differences from base, with a margin of ±0.01: 1 worse, 0 better, 1 alike and 1 inconclusive."
+    assert (
+        rest[0]
+        == "- Of 3 differences from base, with a margin of ±0.01: 1 worse, 0 better, 1 alike and 1 inconclusive."
+    )
     assert rest[-1] == f"report: {tmp_path / 'page.html'}"
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<h1>quantized compared with base</h1>" in page
