@@ -12,7 +12,7 @@ import torch
 import layerwise
 from layerwise import Plan, Stack, edits
 
-BACKWARDS = "reverse k d a z ="  # the demo model knows some tasks; this one is to write letters backwards
+BACKWARDS = "reverse k d a z ="  # one of the tasks that the demo model knows: write letters backwards
 
 
 def answer(stack: Stack, prompt: str) -> str:

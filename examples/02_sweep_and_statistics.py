@@ -21,8 +21,8 @@ def main(model: str = "demo") -> None:
     stack = layerwise.load(model)
     corpus = layerwise.demo_corpus(texts=12, characters=300, questions=8)
 
-    # One loss for each plan and window, in nats; layers that plans share run once. Effects are paired over documents
-    # against the identity plan, and p-values are corrected for the number of plans.
+    # The losses are in nats. Steps that plans share run once. An effect is the difference from the original model on
+    # the same documents, and p-values are corrected for the number of plans.
     with TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         result = layerwise.sweep(
@@ -30,10 +30,10 @@ def main(model: str = "demo") -> None:
         )
         table = result.table("effect").query("metric == 'delta_nll' and task == 'all'").set_index("plan")
 
-    print("skipped    nats per token   95 % interval      p, corrected")
+    print("skipped        nats/token   95 % interval      p, corrected")
     for layer, member in enumerate(families.leave_one_out(stack.depth)):
         effect = table.loc[str(member.plan)]
-        verdict = "" if effect.p_adjusted < 0.05 else f"   inconclusive below {effect.mde:.3f}"
+        verdict = "" if effect.p_adjusted < 0.05 else f"   inconclusive (detectable: {effect.mde:.3f})"
         interval = f"[{effect.low:+.3f}, {effect.high:+.3f}]"
         print(f"layer {layer:<4} {effect.value:+15.3f}   {interval:18} {effect.p_adjusted:.4f}{verdict}")
 

@@ -1,8 +1,8 @@
-"""Any torch module works whose blocks are in a ModuleList, here a small classifier.
+"""Run plans on your own torch module, whose blocks are in a ModuleList. Here it is a small classifier.
 
     python examples/03_your_own_module.py
 
-It learns the colors of a chessboard; which of its blocks matter?
+The classifier learns the colors of a chessboard. Which of its blocks matter?
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python examples/04_which_layers_matter.py [MODEL]       a hub id, a directory, or the demo model by default
 
-The command `layerwise diagnose` computes this and more, with controls, and writes a report. Here are three of
-its parts as functions of `layerwise.measure`.
+The command `layerwise diagnose` computes this and more, with controls, and writes a report. This example calls
+three of its parts as functions of `layerwise.measure`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VERDICTS = {
     "matters": "matters",
     "harmful": "harmful",
     "no_effect": "no effect above {:.2f} nats",
-    "unresolved": "inconclusive below {:.2f} nats",
+    "unresolved": "inconclusive (detectable: {:.2f} nats)",
 }
 
 
@@ -30,7 +30,7 @@ def main(model: str = "demo") -> None:
     stack = layerwise.load(model)
     data = tokenize(stack, layerwise.demo_corpus(texts=12, characters=300, questions=8))
 
-    # Race the layers: a layer that is settled is measured on no more text.
+    # Race the layers: once the verdict of a layer is clear, no more text is read for it.
     race = racing(stack, data, beginning=64)
     share = next(score.value for score in race if score.metric == "share")
     verdicts = {score.layer: VERDICTS[score.metric].format(score.mde) for score in race if score.metric in VERDICTS}
@@ -43,7 +43,7 @@ def main(model: str = "demo") -> None:
     measured = {score.layer: score for score in whole if score.part is None}
     first_order = [score for score in cheap if score.metric == "gate_gradient" and score.against is None]
     gradient = {score.layer: score for score in first_order if score.part is None}
-    print("layer   skipped: nats per token        to first order   verdict")
+    print("layer   skipped: nats/token            to first order   verdict")
     for layer in range(stack.depth):
         effect = measured[layer]
         interval = f"{effect.value:+.3f} [{effect.low:+.3f}, {effect.high:+.3f}]"

@@ -1,4 +1,4 @@
-"""Training under random orders in a plain PyTorch loop: one line draws a plan, one `with` runs it.
+"""Train with random layer orders in a plain PyTorch loop: one line draws a plan, one `with` block runs it.
 
 Two copies of the demo are trained briefly, one in order and one shuffled, and evaluated under random orders.
 """

@@ -2,9 +2,9 @@
 
     python examples/06_layer_weights.py
 
-The weights begin as the identity (DenseFormer), so the model is unchanged at first. Here only they are
-trained: 91 scalars, one per layer and state that it can read. `layerwise train robust wiring-identity`
-trains all.
+The weights begin as the identity (DenseFormer), so the model is unchanged at first. Only these weights are
+trained here: 91 scalars, one per layer and state that it can read. `layerwise train robust wiring-identity`
+also trains the weights of the model.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def main() -> None:
     """Print the loss before and after, and the largest weights that bypass a layer."""
     torch.manual_seed(0)
     stack = layerwise.load("demo-vit")
-    print(f"as it was trained:           {loss(stack):.4f} nats an image")
+    print(f"original model:              {loss(stack):.4f} nats/image")
     wiring = attach(stack, LayerMixingOptions("free"))
-    print(f"with the identity in place:  {loss(stack):.4f}")
+    print(f"with identity weights:       {loss(stack):.4f}")
 
     stack.model.requires_grad_(False)
     wiring.requires_grad_(True)
@@ -52,8 +52,8 @@ def main() -> None:
         f"layer {reader} reads {source}": row[source] for reader, row in enumerate(alpha) for source in range(reader)
     }
     strongest = sorted(past, key=lambda edge: abs(past[edge]), reverse=True)[:4]
-    print("the strongest edges past a layer: " + ", ".join(f"{edge} {past[edge]:+.3f}" for edge in strongest))
-    print("(0 is the embedding, n + 1 the output of layer n; layer 12 is what follows the last)")
+    print("the strongest edges that bypass a layer: " + ", ".join(f"{edge} {past[edge]:+.3f}" for edge in strongest))
+    print("(0 is the embedding, n + 1 the output of layer n; reader 12 is the head)")
 
 
 if __name__ == "__main__":

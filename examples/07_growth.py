@@ -2,9 +2,8 @@
 
     python examples/07_growth.py
 
-A vision transformer is trained from random weights, once with all layers and once in two phases, with equal
-floating-point operations. One seed is no evidence: `layerwise run growth` has controls and
-seeds.
+A vision transformer is trained from random weights, once with all layers and once in two phases, with the same number
+of floating-point operations. One seed is not enough evidence: `layerwise run growth` has controls and more seeds.
 """
 
 from __future__ import annotations
@@ -41,7 +40,8 @@ def main() -> None:
     cost = model_cost(stack)
     print(explain(TOP_FIRST))
     print(chart(TOP_FIRST, 60))
-    print(f"a step takes {share_of_uniform(TOP_FIRST, cost):.0%} of the operations of a uniform one, on average\n")
+    share = share_of_uniform(TOP_FIRST, cost)
+    print(f"on average, a step takes {share:.0%} of the operations of a step of uniform training\n")
 
     splits = digits("crop")
     for schedule in (preset("uniform", 12), TOP_FIRST):

@@ -72,7 +72,7 @@ class OptionError(LayerwiseError):
 
 
 class TrainError(LayerwiseError):
-    """A training that cannot start, or has to stop, such as one with a non-finite loss."""
+    """A training run that cannot start or has to stop, for example because the loss is not finite."""
 
 
 _MAX_LISTED = 60

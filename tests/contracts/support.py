@@ -17,10 +17,10 @@ from layerwise.stack.checks.compatibility import refuse_loss_of_a_kind
 TABLE = Path(__file__).parents[2] / "docs" / "support.md"
 
 _KINDS = {
-    "decoder": "Decoders of text",
-    "encoder": "Encoders of text",
-    "vision": "Encoders of images and films",
-    "audio": "Encoders of sound",
+    "decoder": "Text decoders",
+    "encoder": "Text encoders",
+    "vision": "Image and video encoders",
+    "audio": "Audio encoders",
 }
 
 Finding = tuple[Specimen, dict[Way, Answer], Halves]

@@ -171,9 +171,10 @@ NAMES = {
     "head_tokens": "head tokens (tokens that the output head reads)",
     "naive_layer_tokens": "layer tokens if plans shared no work",
     "uniform_nll": "loss of a uniform guess (nats/token)",
-    "evaluations_naive": "layer evaluations without sharing",
+    "evaluations_naive": "layer evaluations if plans shared no work",
     "evaluations_bound": "layer evaluations, planned",
     "evaluations_ratio": "layer evaluations, done ÷ planned",
+    "seconds_in_heads": "seconds in the output head",
     "states_live": "hidden states in memory, peak",
 }
 

@@ -14,9 +14,10 @@ Position = Literal["above", "below", "within", "open"]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number and its confidence interval; without an interval the bounds are infinite, so nothing is decided.
+    """A number and its confidence interval.
 
-    `error` is the standard error, `mde` the minimum detectable effect (80 % power), and `tokens` the text behind it.
+    Without an interval, the bounds are infinite, and every comparison is inconclusive. `error` is the standard
+    error, `mde` the minimum detectable effect (80 % power), and `tokens` the number of tokens behind it.
     """
 
     value: float

@@ -151,7 +151,7 @@ def parse_range(flag: str, text: str, least: int = 0, *, several: bool = False) 
 
 
 def parse_plan(text: str) -> Plan:
-    """Parse a plan; the error tells a misspelled run from an invalid plan."""
+    """Parse a plan; the error message distinguishes a run directory, a misspelled one and an invalid plan."""
     try:
         return Plan.parse(text)
     except PlanError as error:
@@ -166,7 +166,7 @@ def parse_plan(text: str) -> Plan:
 
 
 def resolve_plan(text: str) -> Plan:
-    """Parse a plan, or read the plan that the search in that run directory chose.
+    """Parse a plan, or read the plan selected by the search in that run directory.
 
     >>> resolve_plan("0-3 6-11")
     Plan('0-3 6-11')

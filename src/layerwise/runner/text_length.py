@@ -135,7 +135,7 @@ class TextRequest:
         )
 
     def identify(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options that identify an earlier run of the same call; an open model has no name."""
+        """Return the options that identify an earlier run of the same call, without a model passed as an object."""
         excluded = [name for name in (*CHOSEN, "model") if name not in self.given]
         return {name: value for name, value in options.items() if name not in (*excluded, "run", "overwrite")}
 

@@ -38,7 +38,7 @@ Pair = Mapping[Sublayer, str]
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """For each layer, the paths inside its block of the submodules that compute its sublayers."""
+    """For each layer, the paths of the submodules that compute its sublayers, relative to its block."""
 
     paths: tuple[Pair, ...]
 

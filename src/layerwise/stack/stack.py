@@ -45,7 +45,7 @@ _ENTERED = "_layerwise_entered"
 
 @dataclass(frozen=True)
 class ModelOrigin:
-    """Name, revision and trust of the checkpoint that a model was loaded from."""
+    """Name, revision and `trust_remote_code` of the checkpoint that a model was loaded from."""
 
     name: str
     revision: str | None = None

@@ -31,7 +31,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class NoRoute:
-    """Visits whose layers no live node holds."""
+    """The visits of a route for whose layers there is no live node."""
 
     visits: tuple[RemoteVisit, ...]
 
@@ -161,9 +161,10 @@ def _raise_no_recapture() -> Capture:
 class SwarmRequest:
     """A request in the swarm; nodes identify it by its unique `key`.
 
-    `recapture` captures one pass of all tokens so far; `index` counts the passes since then. `contacted` are the nodes
-    that received a message, `used` those whose answers were used, and `doubted` those found to be wrong, each with its
-    first token. `checkers` are the nodes that compute a segment a second time. `written` has the plan of each pass.
+    `recapture` captures one pass over all tokens so far; `index` counts the passes since the last such pass.
+    `contacted` are the nodes that received a message. `used` maps each node whose answers were used, and `doubted` each
+    node found to be wrong, to the first token concerned. `checkers` are the nodes that compute a segment a second time.
+    `written` has the plan of each pass.
     """
 
     request: str

@@ -56,11 +56,19 @@ HELPS, HURTS, OPEN = (-0.2, -0.1), (0.1, 0.2), (-0.1, 0.1)
 @pytest.mark.parametrize(
     ("intervals", "said", "is_pattern"),
     [
-        ((HURTS, HURTS), "skipping 1 and 2 hurts.", False),
-        ((HELPS, HURTS, HURTS), "skipping 1 helps and skipping 2 and 3 hurts, so few help and many hurt.", True),
-        ((HURTS, HELPS), "skipping 2 helps and skipping 1 hurts.", False),
-        ((HELPS, OPEN, HURTS), "skipping 1 helps, skipping 3 hurts and skipping 2 is inconclusive.", False),
-        ((OPEN,), "skipping 1 is inconclusive.", False),
+        ((HURTS, HURTS), "skipping 1 and 2 layers hurts.", False),
+        (
+            (HELPS, HURTS, HURTS),
+            "skipping 1 layer helps and skipping 2 and 3 layers hurts, so only a few layers can be skipped.",
+            True,
+        ),
+        ((HURTS, HELPS), "skipping 2 layers helps and skipping 1 layer hurts.", False),
+        (
+            (HELPS, OPEN, HURTS),
+            "skipping 1 layer helps, skipping 3 layers hurts and skipping 2 layers is inconclusive.",
+            False,
+        ),
+        ((OPEN,), "skipping 1 layer is inconclusive.", False),
     ],
 )
 def test_the_window_pattern_follows_the_intervals(
@@ -68,7 +76,7 @@ def test_the_window_pattern_follows_the_intervals(
 ) -> None:
     text = " ".join(write_findings(data(window_rows(0.0, 0.0, 0.0, *intervals))))
     assert f"Compared with the control, {said}" in text
-    assert ("few help and many hurt" in text) == is_pattern
+    assert ("only a few layers can be skipped" in text) == is_pattern
 
 
 def answers(*gains: tuple[float, float]) -> Iterator[Score]:
@@ -90,9 +98,12 @@ def answers(*gains: tuple[float, float]) -> Iterator[Score]:
 @pytest.mark.parametrize(
     ("gains", "said"),
     [
-        ((HURTS, HELPS), "skipping 1 helps and skipping 2 hurts, so few help and many hurt."),
-        ((HELPS, HURTS), "skipping 2 helps and skipping 1 hurts."),
-        ((OPEN, HELPS), "skipping 2 hurts and skipping 1 is inconclusive."),
+        (
+            (HURTS, HELPS),
+            "skipping 1 layer helps and skipping 2 layers hurts, so only a few layers can be skipped.",
+        ),
+        ((HELPS, HURTS), "skipping 2 layers helps and skipping 1 layer hurts."),
+        ((OPEN, HELPS), "skipping 2 layers hurts and skipping 1 layer is inconclusive."),
     ],
 )
 def test_the_benchmark_pattern_counts_higher_accuracy_as_help(
@@ -117,4 +128,4 @@ def test_the_benchmark_curve_starts_at_the_original_model_and_the_control() -> N
 @pytest.mark.parametrize("gains", [(), (HELPS, HURTS)])
 def test_the_page_has_the_benchmark_curve_if_windows_were_evaluated(gains: tuple[tuple[float, float], ...]) -> None:
     page = render(data([*WITHOUT_WINDOWS, *answers(*gains)]))
-    assert ("Benchmarks: few and many layers skipped" in page) == bool(gains)
+    assert ("Benchmarks by the number of middle layers skipped" in page) == bool(gains)

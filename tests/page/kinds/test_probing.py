@@ -25,7 +25,7 @@ def text(gain: float, difference: float) -> str:
 @pytest.mark.parametrize(
     ("gain", "difference", "is_learned", "side"),
     [
-        (0.2, 0.1, True, "improves linguistic features more than surface ones at the states 0, 1, 2"),
+        (0.2, 0.1, True, "improves linguistic features more than surface ones at states 0, 1, 2"),
         (0.2, -0.2, True, "improves surface features more than linguistic ones"),
         (0.01, 0.01, False, "improves linguistic or surface features more"),
         (-0.01, -0.01, False, "improves linguistic or surface features more"),

@@ -48,8 +48,8 @@ _BEFORE_SPACES = re.compile(r"(?<=[!-~])(?= [!-~])")
 def train_wordpiece(texts: Iterable[str], *, vocabulary: int | None = None) -> PreTrainedTokenizerFast:
     """Train a WordPiece tokenizer deterministically.
 
-    A sentence becomes `[CLS] pieces [SEP]`, a pair `[CLS] first [SEP] second [SEP]`. Pieces join neighbors that occur
-    together at least ten times.
+    A sentence becomes `[CLS] pieces [SEP]`, a pair `[CLS] first [SEP] second [SEP]`. Adjacent pieces
+    are merged if they occur together at least ten times.
 
     Args:
         texts: Training texts.
@@ -60,7 +60,7 @@ def train_wordpiece(texts: Iterable[str], *, vocabulary: int | None = None) -> P
     """
     words = _count_words(texts)
     if not words:
-        raise DataError("The texts must have at least one word to learn a vocabulary from, got none.")
+        raise DataError("The texts must have at least one word, because the vocabulary is learned from them, got none.")
     _check_size(vocabulary, SPECIALS, " Omit it to derive it from the text.")
     pieces = _learn_pieces(words, vocabulary or MAX_VOCABULARY)
     size = vocabulary or choose_vocabulary_size(pieces, words)

@@ -53,7 +53,7 @@ class CostEstimate:
 
 @dataclass(slots=True)
 class CostMeter:
-    """The cost so far: layer evaluations and heads, each times tokens, and their seconds."""
+    """The cost so far: evaluations of layers and of the head, both multiplied by their tokens, and their seconds."""
 
     layer_tokens: int = 0
     head_tokens: int = 0

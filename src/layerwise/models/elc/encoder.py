@@ -308,7 +308,7 @@ class ElcForMaskedLM(ElcPreTrainedModel):
 
 
 class ElcForSequenceClassification(ElcPreTrainedModel):
-    """Classifier of a text by its first token."""
+    """Text classifier that reads the hidden state of the first token."""
 
     def __init__(self, config: ElcConfig) -> None:
         super().__init__(config)

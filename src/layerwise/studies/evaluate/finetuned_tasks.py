@@ -1,12 +1,12 @@
 """Fine-tune models on tasks, also under plans, and compare them with chance.
 
-    arm, seed, tuning_seed    one fine-tuning of one pretrained model; the interval is over test examples
-    arm, seed                 one pretrained model: the mean over its fine-tunings; Student's interval over them
+    arm, seed, tuning_seed    one fine-tuning run of one pretrained model; the interval is over test examples
+    arm, seed                 one pretrained model: the mean over its fine-tuning runs; Student's interval over them
     arm                       one variant: the mean over its pretrained models; Student's interval over those
 
-A mean of one has the interval below it. `CHANCE` is the score of the commonest training label. Rows under a plan have a
-`plan` (Sun et al. 2024, "Transformer Layers as Painters", appendix A.9); those of task "all" have the `mean` over a
-suite and, scaled from chance to the original model (condition `NORMALISED`), `mean` and `median`.
+The mean of a single member has that member's interval. `CHANCE` is the score of the most common training label. Rows
+under a plan have a `plan` (Sun et al. 2024, "Transformer Layers as Painters", appendix A.9); those of task "all" have
+the `mean` over a suite and, scaled from chance to the original model (condition `NORMALISED`), `mean` and `median`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def run_task(
         rows.append(pieces)
     averaged = add_means(rows)
     store_rows(run, averaged)
-    # A curve replaces that of the same fine-tuning, which can have other steps.
+    # A curve replaces that of the same fine-tuning run, which can have other steps.
     store_rows(run, curves, attrgetter("task", "arm", "seed", "tuning_seed", "plan"))
     if plan is None:
         store_note(run, task.measure, task.name, describe_task(task, settings))
@@ -117,7 +117,7 @@ def fine_tune_model(
     device: str,
     inspect_model: Inspection | None = None,
 ) -> tuple[ClassificationTask, FineTuningResult]:
-    """Return the task limited by the settings, and the answers of the model, which are stored in the folder `keep`.
+    """Return the task limited by the settings, and the answers of the model, which are stored in `keep`.
 
     If they are not read from there, `inspect_model` is called with the fine-tuned model.
     """

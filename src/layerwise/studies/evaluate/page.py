@@ -283,7 +283,7 @@ def plan_findings(data: ReportData) -> Iterator[Finding]:
         is_apart, affected = _is_apart(ranked), f"{ranked[0].affected} of {data.depth} layers affected"
         verdict = {True: f"{first} is better than {last}: ", False: "Inconclusive: ", None: ""}[is_apart]
         scores = ", ".join(f"{label(str(row.strategy))} {NUMBER.text(row)}" for row in ranked)
-        question = f"How does {results.arm} fine-tune with {affected} ({format_heading(view)})?"
+        question = f"How well does {results.arm} fine-tune with {affected} ({format_heading(view)})?"
         yield Finding(question, f"{verdict[:1].upper()}{verdict[1:]}{scores}.", to_verdict(is_apart))
 
 

@@ -69,7 +69,7 @@ def _compare_sides(rows: Rows, suffix: str) -> Iterator[str]:
             shown = ", ".join(str(row.state) for row in states)
             most = max(states, key=lambda row: sign * row.value)
             yield (
-                f"Training{suffix} improves {side} features more than {other} ones at the states {shown}: "
+                f"Training{suffix} improves {side} features more than {other} ones at states {shown}: "
                 f"{POINTS.text(most)} at state {most.state} (linguistic minus surface)."
             )
     if differences and all(judge_effect(row, 0.05) == "open" for row in differences):

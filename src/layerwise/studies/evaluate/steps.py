@@ -44,7 +44,7 @@ ONE = Format(decimals=1)
 AGGREGATED = ("blimp", "supplement", "glue", "msgs")
 
 REWIRED = "rewired"
-"""Folder of models whose layer weights were added after pretraining."""
+"""Directory of models whose layer weights were added after pretraining."""
 
 
 def plan_models(subjects: Subjects, choice: PlanChoice) -> tuple[tuple[FineTunedModel, ...], tuple[str, ...]]:
@@ -74,7 +74,7 @@ def describe_scoring(
         sentences = 2 * len(weighted) * passes * sum(len(each.pairs) for each in selection.pairs)
         yield (
             f"without edges: {len(cuts)} conditions of {len(weighted)} models, each with {DRAWS} random cuts: at most "
-            f"{sentences:,} sentences more"
+            f"{sentences:,} additional sentences"
         )
 
 
@@ -101,7 +101,7 @@ def describe_tuning(
     tuned = len(models) + sum(model.arm in compared for model in models)
     tunings = (tuned + sum(plans)) * len(selection.tasks) * seeds
     tunings += 2 * tuned * selection.attributes  # true and shuffled labels
-    yield f"cost: {scored:,} sentences to score{most}, {tunings:,} fine-tunings"
+    yield f"cost: {scored:,} sentences to score{most}, {tunings:,} fine-tuning runs"
 
 
 def discard_answers(tasks: Sequence[ClassificationTask], folder: Path) -> None:
@@ -126,7 +126,7 @@ def fine_tune_models(
     device: str,
     layer_weights: Collection[str],
 ) -> None:
-    """Run the missing fine-tunings, and store scores, summaries and the BabyLM aggregate.
+    """Run the missing fine-tuning runs, and store scores, summaries and the BabyLM aggregate.
 
     With `layer_weights`, `elc` models are also fine-tuned with their weights `held`, and `ltg` models with weights
     `added`.

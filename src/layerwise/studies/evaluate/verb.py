@@ -101,13 +101,13 @@ def evaluate(
     """Evaluate language models on minimal pairs, and on tasks after fine-tuning.
 
     Models can be masked or causal. Given a run, every trained model in it is evaluated, and the results are added to
-    that run. A pair is right with probability 0.5 by chance. Plans apply to fine-tuning and testing. By default,
+    that run. By chance, half of the pairs are right. Plans apply to fine-tuning and testing. By default,
     fine-tuning runs for at most 10 epochs at a learning rate of 5e-5 with a batch size of 32.
 
     Args:
-        model: Run with trained models, hub id, folder, or demo.
+        model: Run directory with trained models, hub id, folder, or demo.
         suite: Suites (pairs, blimp, supplement, ewok, glue, msgs, msgs-ours, attribution) or files of pairs.
-        data: Folder of the published suites.
+        data: Directory of the published suites.
         tasks: Tasks of the fine-tuned suites (default: all).
         seeds: Number of random seeds.
         limit: Maximum number of pairs per paradigm, or of examples.
@@ -116,7 +116,7 @@ def evaluate(
         plans: Plan to run; repeat for more.
         window: Range of layers, such as 4-8, to apply every painters strategy to, in addition to families.
         without_edges: Also score pairs without some layer weights: 30% (the weakest), 3<-0, 3<-0+4<-1, *<-1.
-        layer_weights: Also fine-tune with layer weights held, or added.
+        layer_weights: Also fine-tune with layer weights frozen (held) or added.
         train: Weights to train: all, or only the head.
         learning_rate: Peak learning rate.
         batch_size: Batch size.
@@ -157,7 +157,7 @@ def evaluate(
     _check_used(suite, given, is_trained)
     _check_layer_weights(layer_weights, is_trained)
     if run is not None and is_trained:
-        raise RunError(f"{spell('run')} must not be given for a run: the rows go into {model}.")
+        raise RunError(f"{spell('run')} must not be given with a run directory: the rows are added to {model}.")
     cuts = tuple(map(EdgeCut.parse, without_edges))
     choice = PlanChoice.check(families, plans, window, None, str(TWICE))
     from layerwise.runner.minimal_pairs import ScoringOptions, evaluate_models

@@ -1,4 +1,4 @@
-"""Evaluations of a healing: lm-eval tasks, minimal pairs and test data per model, stored with the model."""
+"""Evaluations of a healing run: lm-eval tasks, minimal pairs and test data per model, stored with the model."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class HealingBenchmarks:
         return {name: _predictions(np.array(values)) for name, values in right.items()}
 
     def evaluate(self, name: str, trained: str, plan: Plan, open_model: Callable[[Path], Stack]) -> StoredEvaluation:
-        """Return the evaluation of a model under a plan; `trained` names its training, if any."""
+        """Return the evaluation of a model under a plan; `trained` names its training run, if any."""
         key = sha256(f"{self._digest}/{trained}/{plan}".encode()).hexdigest()[:16]
 
         def make(folder: Path) -> Survey:
@@ -134,7 +134,7 @@ FOLDER = "outcomes"
 def evaluate_test(
     name: str, trained: str, plan: Plan, open_model: Callable[[Path], Stack], splits: Splits, fills_in: bool
 ) -> StoredEvaluation:
-    """Return the evaluation of a model on test data; `trained` names its training, if any."""
+    """Return the evaluation of a model on test data; `trained` names its training run, if any."""
     key = sha256(f"{splits.digest}/{trained}/{plan}".encode()).hexdigest()[:16]
 
     def make(folder: Path) -> Survey:

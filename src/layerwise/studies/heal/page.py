@@ -1,4 +1,4 @@
-"""Page of a healing: what a plan loses, what training recovers, and what the same training gives the original model."""
+"""Page of a healing run: the loss increase of a plan, what training recovers, and the control's gain."""
 
 from __future__ import annotations
 
@@ -107,10 +107,10 @@ def write_findings(data: ReportData) -> Iterator[str]:
             yield f"{variant} gains {SIGNED.text(gain)} nats/token over the original model."
             continue
         if share is None:
-            yield f"The loss increase of the plan is inconclusive, so {variant} has no share to recover."
+            yield f"The loss increase of the plan is inconclusive, so no share recovered by {variant} is given."
             continue
         text = f"{variant} recovers {SHARE.text(share)} % of the loss increase"
-        yield text + ("." if net is None else f", or {SHARE.text(net)} % net of the gain of the control.")
+        yield text + ("." if net is None else f"; net of the control's gain, {SHARE.text(net)} %.")
     yield from _describe_intervals(data)
     yield from map(_describe_contrast, data.rows.where(measure=vocab.HEALING_CONTRAST))
     yield from _describe_windows(data.rows.where(measure=vocab.HEALING_WINDOW, condition=vocab.HEALED))
@@ -162,7 +162,10 @@ def _describe_windows(run: Rows) -> Iterator[str]:
             f" to {most:g}."
         )
     else:
-        yield f"A healed model is no worse than {reference} with up to {NUMBER.text(crossing)} skipped middle layers."
+        yield (
+            f"Interpolated number of middle layers up to which a healed model is no worse than {reference}:"
+            f" {NUMBER.text(crossing)}."
+        )
     caveat = "" if against else " This includes the gain from training on this text."
     yield f"Compared with {reference}, {_describe_pattern(healed)}.{caveat}"
 
@@ -185,9 +188,14 @@ def _describe_pattern(healed: Sequence[Score], *, more_is_better: bool = False) 
     helped, hurt = ([row for row in healed if effects[row.affected] == each] for each in ("better", "worse"))
     unclear = [row for row in healed if row not in helped and row not in hurt]
     sides = (("helps", helped), ("hurts", hurt), ("is inconclusive", unclear))
-    clauses = [f"skipping {join_words([f'{row.affected:g}' for row in rows])} {what}" for what, rows in sides if rows]
+    clauses = [f"skipping {_count_layers(rows)} {what}" for what, rows in sides if rows]
     ordered = helped and hurt and not unclear and _affected(helped[-1]) < _affected(hurt[0])
-    return f"{join_words(clauses)}{', so few help and many hurt' if ordered else ''}"
+    return f"{join_words(clauses)}{', so only a few layers can be skipped' if ordered else ''}"
+
+
+def _count_layers(rows: Sequence[Score]) -> str:
+    counts = join_words([f"{row.affected:g}" for row in rows])
+    return f"{counts} layer{'s' * (counts != '1')}"
 
 
 def _affected(row: Score) -> int:
@@ -202,9 +210,11 @@ def _slots(names: Sequence[str]) -> Mapping[str, int]:
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
     yield f"{len(list_trained(data)):,}", "trained variants"
     run = data.rows.where(measure=vocab.HEALING, task=vocab.ALL, seed=None, arm=tuple(list_variants(data))[:1])
-    share = run.one(metric="net_share") or run.one(metric="regained_share")
-    if share is not None:
-        yield PERCENT.number(share.value), "recovered"
+    for metric, words in (("net_share", "recovered, net of the control"), ("regained_share", "recovered")):
+        share = run.one(metric=metric)
+        if share is not None:
+            yield PERCENT.number(share.value), words
+            return
 
 
 def _mark_best(rows: Rows) -> str:

@@ -1,4 +1,4 @@
-"""Rows of a healing: the loss increase, and what is recovered net of the original model's own gain.
+"""Rows of a healing run: the loss increase, and what is recovered net of the original model's own gain.
 
 With L(m) in nats/token, W the original model, P the pruned one, H the healed one of a seed, and C the control, i.e. the
 original model trained on the same tokens with the same seed,

@@ -1,4 +1,4 @@
-"""Steps of a healing: sweep learning rates, train the variants, evaluate the models, and write the best one."""
+"""Steps of a healing run: sweep learning rates, train the variants, evaluate the models, and write the best one."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ Losses = Mapping[str, Mapping[float, float]]
 """Validation losses of the trials, by variant and learning rate."""
 
 Evaluated = tuple[str, str, Plan, Callable[[Path], Stack]]
-"""Name of a model, folder of its training (empty for the base model), its plan, and the function that opens it."""
+"""Name of a model, directory of its training run (empty for the base model), its plan, and a function to open it."""
 
 MAX_DEFAULT_STEPS = 200
-"""Maximum number of steps of each training without `--epochs`, `--steps` or `--limit`: a healing has dozens."""
+"""Maximum number of steps of each training run without `--epochs`, `--steps` or `--limit`; there are dozens."""
 
 
 @dataclass(frozen=True)
 class HealingWork:
-    """Trainings of a healing and their common inputs; `rates` replace the default learning rates of each method."""
+    """The training runs of `heal` and their shared inputs; `rates` replace the default rates of each method."""
 
     base: Base
     stack: Stack
@@ -153,7 +153,7 @@ def plan_evaluations(
 
 
 def describe_run(work: HealingWork, *, seed: int, rank: int) -> RunDescription:
-    """Describe the trainings of a run, without its evaluations."""
+    """Describe the training runs, without their evaluations."""
     trials = [work.plan_trial(variant, rate) for variant in work.swept for rate in variant.list_rates(work.rates)]
     variants, seeds = work.healing.variants, range(work.healing.seeds)
     likely = [

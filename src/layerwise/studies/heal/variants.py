@@ -1,4 +1,4 @@
-"""Variants of a healing: methods under the plan, their controls, and windows of skipped middle layers."""
+"""Variants of a healing run: methods under the plan, their controls, and windows of skipped middle layers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RATES: Mapping[Method, tuple[float, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class HealingVariant:
-    """Variant of a healing; it uses the best learning rate of the variant `rate_of`, or of its own sweep.
+    """Variant of a healing run; it uses the best learning rate of the variant `rate_of`, or of its own sweep.
 
     A window skips `skipped` middle layers, all others are healed under the plan.
     """
@@ -49,7 +49,7 @@ class HealingVariant:
 
 @dataclass(frozen=True, slots=True)
 class Healing:
-    """Variants of a healing of a model with `depth` layers under a plan, with `seeds` seeds each."""
+    """Variants of a healing run of a model with `depth` layers under a plan, with `seeds` seeds each."""
 
     plan: Plan
     depth: int

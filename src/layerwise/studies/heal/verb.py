@@ -83,17 +83,17 @@ def heal(
 ) -> Result:
     """Train a model to make up for the layers that a plan skips.
 
-    As controls, the original model is trained on the same tokens, and random plans of the same size are healed for as
-    long. The recovered share is net of the original model's own gain. The healed model is saved in RUN/model, its
-    adapters in RUN/adapter. To resume an interrupted run, run the same command again.
+    As controls, the original model is trained on the same tokens, and random plans of the same size are healed for the
+    same number of steps. The original model's gain is subtracted from the recovered share. The healed model is saved in
+    RUN/model, its adapters in RUN/adapter. To resume an interrupted run, run the same command again.
 
     Args:
         model: Hub id, folder, GGUF file, demo or demo-vit.
         text: Text file, a folder of them, or hf:DATASET.
-        plan: Plan to run, or the run of a search.
-        method: Weights to train (tail: 3 layers and the head).
+        plan: Plan to heal, or the run directory of a search.
+        method: Weights to train (tail: the last 3 layers and the head).
         compare: Other methods to compare with, such as lora-labels,tail-mse.
-        tasks: Benchmarks from lm-eval, and pairs.
+        tasks: Benchmarks from lm-eval, or pairs (minimal pairs).
         learning_rates: Learning rates to try.
         steps: Number of optimizer steps.
         epochs: Number of epochs.
@@ -107,7 +107,7 @@ def heal(
         task_limit: Maximum number of questions per benchmark.
         validation: Text for selecting checkpoints.
         test: Text for the reported results.
-        images: Folder of class folders, hub dataset, or digits.
+        images: Folder with one folder per class, hub dataset, or digits.
         limit: Maximum number of images per split.
         max_length: Maximum length of a text in tokens.
         batch_size: Batch size.

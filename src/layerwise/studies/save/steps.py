@@ -60,7 +60,7 @@ def choose_models(
 
 
 def takes_several(models: Sequence[str]) -> bool:
-    """Return True for several models, or a run of trainings."""
+    """Return True for several models, or the run directory of a training run."""
     return len(models) > 1 or any((Path(location).expanduser() / MANIFEST).is_file() for location in models)
 
 
@@ -266,7 +266,7 @@ def collect_evidence(folder: Path, plan: Plan, models: Sequence[str]) -> CardTab
         manifest, scores = run.manifest, run.store.scores()
     if _resolve(manifest.model) not in map(_resolve, models):
         raise RunError(
-            f"the run {folder} is about {manifest.model}, not {', '.join(models)}. Pass a run of the saved model."
+            f"the run {folder} measured {manifest.model}, not {', '.join(models)}. Pass a run of the saved model."
         )
     measures = {score.measure for score in scores}
     rows = [score for score in scores if score.measure == (SEARCH if SEARCH in measures else EFFECT)]

@@ -62,9 +62,9 @@ def save(
     file without requantizing, or converted to a folder, which needs no plan.
 
     Args:
-        models: Hub id, folder, GGUF file, run of trainings, or demo.
+        models: Hub id, folder, GGUF file, run directory of a training run, or demo.
         output: Folder or GGUF file to write.
-        plan: Plan to write, or the run of a search.
+        plan: Plan to write, or the run directory of a search.
         recipe: YAML file of mergekit to use instead of a plan.
         compact: Store each layer once, together with the plan.
         overwrite: Replace an existing model at the output.
@@ -73,7 +73,7 @@ def save(
         remote_code: Add code that runs the plan without layerwise.
         max_shard_size: Maximum size of a weight file, such as 5GB.
         card: Write a model card.
-        evidence: Run of a search or sweep to show in the model card.
+        evidence: Run directory of a search or sweep to show in the model card.
         push: Hub repo id (a prefix for several models).
         private: Make the hub repository private.
         device: Device: auto, cpu, cuda, mps or xpu.
@@ -212,10 +212,10 @@ def save_convert(
 
     Args:
         file: Checkpoint file: .safetensors, .bin or .pt.
-        variant: Variant that the checkpoint was trained as.
+        variant: Variant of the checkpoint.
         tokenizer: Tokenizer of the checkpoint.
         output: Folder to write.
-        heads: Number of attention heads (default: the width divided by 64).
+        heads: Number of attention heads (default: the hidden size divided by 64).
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:

@@ -1,4 +1,4 @@
-"""Estimate the cost of a search with losses that make it cost the most."""
+"""Estimate the cost of a search in the worst case."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class SearchSettings:
     def counted_budget(self) -> Budget:
         """Return a budget that needs no timing.
 
-        A share of the milliseconds becomes the same share of the layers, and a number of them half of the layers.
+        A relative budget of milliseconds becomes the same share of the layers, an absolute one half of the layers.
         """
         if self.budget.unit != "ms":
             return self.budget

@@ -1,11 +1,13 @@
 """Steps of a search: the rounds, the selection among the finalists and the report use disjoint parts of the text.
 
-An interrupted search repeats the same rounds, reads stored losses and computes the rest. Besides the rows of
-`layerwise.search.confirm` and `layerwise.measure.contrasts.layers`, measure `search` has of a plan `delta_nll` (task
-`search`), its `price` and membership of the `front` (`unit`), and 1 as `chosen`; of an `arm`, i.e. a control, the plan
-it selected (of `random` the number of the draw, from 1, which is its seed); and of a layer its `bits`. Measure
-`search_round` has the `nll` of the best plan of each round (`condition`: its kind). Measure `latency` has the `ms` of a
-layer, of a `part` of it and of the `rest` of the model, and of a plan the `predicted` and `measured` ones.
+An interrupted search repeats the same rounds, reads stored losses and computes the rest. Rows, besides those
+of `layerwise.search.confirm` and `layerwise.measure.contrasts.layers`:
+
+    search          of a plan: `delta_nll` (task `search`), `price` and `front` (by `unit`), and `chosen` (1)
+                    of a control (`arm`): the plan it selected; of `random`, the number of the draw, which is its seed
+                    of a layer: `bits`
+    search_round    `nll` of the best plan of each round (`condition`: its kind)
+    latency         of a layer, a `part` of it and the `rest` of the model: `ms`; of a plan: `predicted`, `measured`
 """
 
 from __future__ import annotations
@@ -65,6 +67,8 @@ from layerwise.studies.search.estimate import (
 )
 from layerwise.studies.search.settings import WIDTH, SearchSettings
 
+HELD_OUT_NAMES = {"report": "held-out text", "second": "the second corpus"}
+
 PROMPT, NEW_TOKENS = 16, 32
 """Tokens of the prompt of a sample, and of its continuation."""
 
@@ -73,7 +77,7 @@ PROMPT, NEW_TOKENS = 16, 32
 class PreparedSearch:
     """Search with open model and texts.
 
-    Until the layers are timed, a budget of milliseconds is one of layers in `space` (`counted_budget`).
+    Until the layers are timed, `space` has a budget of layers instead of milliseconds (`counted_budget`).
     """
 
     stack: Stack
@@ -178,7 +182,7 @@ def prepare(
 
 
 def _list_smaller(requested: SearchSettings, stack: Stack) -> list[dict[str, Any]]:
-    """List settings of decreasing cost, from the requested ones on."""
+    """List settings of decreasing cost, starting with the requested ones."""
     if requested.method != "auto" or requested.width != WIDTH:
         return [{}]
     removes = requested.moves == ("drop",) and not _other_models(stack) and not requested.budget.fits_original
@@ -211,20 +215,20 @@ def describe_work(prepared: PreparedSearch) -> list[str]:
         lines.append(
             "candidates are compared in bfloat16 (pass --dtype float32 to change that), held-out text uses float32"
         )
-    lines.append(f"{describe_parts(prepared.parts)}; rungs of the search text: {len(prepared.rungs)}")
+    lines.append(f"{describe_parts(prepared.parts)}; stages of the search text: {len(prepared.rungs)}")
     if prepared.second is not None:
         lines.append(f"second corpus: {describe_data(prepared.second)}")
     if settings.method == "greedy" and settings.budget.unit != "ms":
         bound = estimate_worst_case(stack, settings, prepared.rungs, prepared.space)
         lines.append(
-            f"search: at most {bound.layer_tokens:,} layer evaluations x tokens and {bound.head_tokens:,} heads x "
-            "tokens"
+            f"search: at most {bound.layer_tokens:,} evaluations of layers and {bound.head_tokens:,} of the head, "
+            "counted per token"
         )
     return lines
 
 
 def expected_work(prepared: PreparedSearch) -> PlannedWork:
-    """Return the work of the search; the rest of an interrupted one is unknown."""
+    """Return the expected work; what remains of an interrupted search is unknown."""
     stack, settings, text = prepared.stack, prepared.settings, prepared.chosen.data
 
     def count_remaining(_: Path, run: Run | None) -> Remaining | None:
@@ -334,7 +338,7 @@ def confirm_plans(
     rows = list[Score]()
     second = () if prepared.second is None else (("second", prepared.second),)
     for name, data in (("report", prepared.parts["report"]), *second):
-        reporter.log(f"evaluating the selected plan on {name} text")
+        reporter.log(f"evaluating the selected plan on {HELD_OUT_NAMES[name]}")
         most = estimate_confirmation(stack, settings, outcome.costs, outcome.space, data)
         held_out = open_evaluator(session, stack, name, [data], most)
         rows += _confirm_on(held_out, name, outcome, selected, settings.seed)
@@ -457,7 +461,9 @@ def _confirm_on(
 def check_times(prepared: PreparedSearch, outcome: SearchOutcome, selected: Plan, reporter: Reporter) -> list[Score]:
     """Time the original model and the selected plan, unless it has sublayers or quantized layers."""
     if any(step.sublayer is not None or step.source is not None for step in selected.steps()):
-        reporter.log("milliseconds of the selected plan are predicted: sublayers and quantization run no faster here")
+        reporter.log(
+            "milliseconds of the selected plan are predicted: sublayers and quantized layers run no faster here"
+        )
         return []
     _, times = measure_milliseconds(prepared.stack, prepared.setting, [Plan.identity(prepared.stack.depth), selected])
     return checked_latency_rows(times, outcome.costs, str(prepared.setting))
@@ -552,6 +558,7 @@ def cost_sentence(spent: SearchCost, seconds: float) -> str:
         return f"search: everything was already computed, {format_duration(seconds)}"
     busy = (spent.layer_seconds + spent.head_seconds) / seconds
     return (
-        f"search: {spent.layer_tokens:,} layer evaluations x tokens, {spent.naive / spent.layer_tokens:.1f}x fewer "
-        f"than without sharing; {format_duration(seconds)}, {busy:.0%} of it in layers and heads"
+        f"search: {spent.layer_tokens:,} layer evaluations (counted per token), "
+        f"{spent.naive / spent.layer_tokens:.1f}x fewer than if plans shared no work; {format_duration(seconds)}, "
+        f"{busy:.0%} of it in layers and the head"
     )

@@ -85,9 +85,9 @@ def serve(
 ) -> Served:
     """Serve a model across several nodes and keep answering when some of them fail.
 
-    Nodes are processes of a Ray cluster; without --ray, one is started on this machine. If a node fails, a replica
-    takes over and recomputes the tokens so far. If there is no replica, the model continues without the missing layers,
-    and each answer says so. Ctrl-C stops the server and all nodes.
+    Nodes are processes of a Ray cluster; without --ray, a cluster is started on this machine. If a node fails, a
+    replica takes over and recomputes the tokens so far. If there is no replica, the model continues without the missing
+    layers, and each response says so. Ctrl-C stops the server and all nodes.
 
     Args:
         model: Hub id, folder, GGUF file, or demo.
@@ -96,13 +96,13 @@ def serve(
         replicas: Number of nodes that hold each layer.
         ray: Address of a Ray cluster: local (on this machine), auto, or HOST:PORT; needs layerwise[ray].
         in_process: Keep the nodes in this process, without Ray.
-        sweep: Run of `layerwise sweep` on this model, for the cost of missing layers.
-        quorum: Minimum to keep answering: a number of layers, or "0.5 nats" (default: half of the layers).
+        sweep: Run directory of a sweep of this model, which gives the cost of missing layers.
+        quorum: When to stop answering: below a number of layers, or above a cost of "0.5 nats" (default: half).
         on_loss: After losing a layer, keep its cache entries or recompute all tokens without it.
         replacement: Model of the same base whose layers replace lost ones; repeat for more.
-        deadline: Minimum time limit of a call in seconds.
+        deadline: Lower bound of the time limit of a call, in seconds.
         spot_share: Share of the requests that a second node checks; 0 trusts every node.
-        host: Address to listen on; all but loopback need a token.
+        host: Address to listen on; any address except loopback requires a token.
         port: Port to listen on; 0 picks a free one.
         token_file: File with API keys, one per line; or set LAYERWISE_SWARM_TOKENS.
         temperature: Default sampling temperature.

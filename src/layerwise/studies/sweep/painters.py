@@ -31,7 +31,10 @@ MIN_FACTOR = 1.25
 MIN_ORDER_COST = {"order_by_benchmark": 0.05, "order_by_task": 0.0}
 """The smallest difference in the cost of order that counts, by claim: of the benchmarks' scale, and nats/token."""
 
-NO_GAIN = "The control, one pass with a gain of 3, was not run; to run it, add --families painters,looped,gain_sweep."
+NO_GAIN = (
+    "The control, one pass with its update multiplied by 3, was not run; to run it, add --families"
+    " painters,looped,gain_sweep."
+)
 ORDERS = ("reverse", "random")
 PAIRS = tuple(f"{harsher}:{milder}" for milder, harsher in combinations(PAINTERS_RANKING, 2))
 NEIGHBORS = tuple(f"{harsher}:{milder}" for milder, harsher in pairwise(PAINTERS_RANKING))
@@ -200,7 +203,7 @@ def judge_middle_layers_do_the_same(data: ReportData) -> Finding | None:
         verdict = Verdict.CONTRADICTED
         answer = "Yes, repeating the center layer in place of the others does no harm."
     elif at == "below":
-        verdict, answer = Verdict.CONTRADICTED, "In part, because repeating the center layer costs less than skipping."
+        verdict, answer = Verdict.CONTRADICTED, "In part: repeating the center layer costs less than skipping."
     elif at == "above":
         verdict, answer = Verdict.SUPPORTED, "No, repeating the center layer is worse than skipping the others."
     elif at == "within" and harm.locate(MIN_NATS) == "above":
@@ -232,7 +235,7 @@ def judge_order_matters(data: ReportData) -> Finding | None:
             f"As much as presence: running the layers in {same} order costs as much as skipping them.",
         )
     elif all(estimate.locate(ALIKE) == "above" for estimate in estimates):
-        verdict, answer = Verdict.SUPPORTED, "Somewhat, because another order costs something, but less than skipping."
+        verdict, answer = Verdict.SUPPORTED, "Somewhat: another order costs something, but less than skipping."
     else:
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(select_widest(estimates), ALIKE)
     closest = min(less.values(), key=lambda estimate: estimate.value)
@@ -251,7 +254,7 @@ def judge_layers_run_in_parallel(data: ReportData) -> Finding | None:
         verdict, answer = Verdict.NO_BETTER_THAN_NULL, "Parallel layers cost as much as skipped ones."
     elif at_reverse in ("within", "below"):
         verdict = Verdict.CONTRADICTED
-        answer = "Better than published, because parallel layers cost no more than reversed ones."
+        answer = "Better than published: parallel layers cost no more than reversed ones."
     elif at == at_reverse == "above":
         verdict = Verdict.SUPPORTED
         answer = "Yes, parallel layers cost more than reversed ones and less than skipped ones."
@@ -304,9 +307,12 @@ def judge_looping_helps(data: ReportData) -> Finding | None:
     if at in ("within", "below"):
         verdict, answer = Verdict.CONTRADICTED, "No, three passes cost no less than one."
     elif at == "above" and at_gain in ("within", "below"):
-        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "No more than a gain of 3 in one pass does."
+        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "No more than multiplying the update of one pass by 3."
     elif at == at_gain == "above":
-        verdict, answer = Verdict.SUPPORTED, "Yes, three passes cost less than one, and less than one with a gain of 3."
+        verdict, answer = (
+            Verdict.SUPPORTED,
+            "Yes, three passes cost less than one, and less than one with its update multiplied by 3.",
+        )
     elif at == "above" and gain is None:
         verdict = Verdict.SUPPORTED
         answer = f"Yes, three passes cost less than one. {NO_GAIN}"
@@ -328,12 +334,12 @@ def judge_strategies_rank_as_published(data: ReportData) -> Finding | None:
     elif as_published >= MIN_AS_PUBLISHED:
         verdict, answer = (
             Verdict.SUPPORTED,
-            f"As published, because {as_published} of {len(PAIRS)} pairs rank as in the paper.",
+            f"As published: {as_published} of {len(PAIRS)} pairs rank as in the paper.",
         )
     elif reverse >= MIN_REVERSED:
         verdict, answer = (
             Verdict.CONTRADICTED,
-            f"Not as published, because {reverse} of {len(PAIRS)} pairs are reversed.",
+            f"Not as published: {reverse} of {len(PAIRS)} pairs are reversed.",
         )
     else:
         verdict = Verdict.INCONCLUSIVE

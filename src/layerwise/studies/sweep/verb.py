@@ -90,7 +90,7 @@ def sweep(
 ) -> Result:
     """Evaluate many layer plans on one model and report each loss change with a confidence interval.
 
-    An effect is the change in loss (nats/token) from the original model, compared document by document. To resume an
+    An effect is the difference in loss (nats/token) from the original model on the same documents. To resume an
     interrupted run, run the same command again.
 
     Args:

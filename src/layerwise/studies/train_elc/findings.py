@@ -42,7 +42,7 @@ LEARNED = (
     "If the accuracy on minimal pairs is not shown to exceed chance, the finding is inconclusive. If validation loss"
     " was still falling, the finding cannot be contradicted. Intervals are over seeds (Student's t, 95 %)."
 )
-MORE_SEEDS = "A single training has no interval over seeds: train two seeds or more."
+MORE_SEEDS = "A single training run has no interval over seeds: train two seeds or more."
 
 
 def judge_weights_worth_their_time(data: ReportData) -> Finding | None:
@@ -54,8 +54,8 @@ def judge_weights_worth_their_time(data: ReportData) -> Finding | None:
             "",
             unit="nats per masked token less than the backbone",
             margin=MIN_NATS,
-            rule="The gain on ltg, trained with the same seeds for the same seconds, and the gain on elc-frozen, whose"
-            f" weights keep their initial values, must both be above zero. {LEARNED}",
+            rule="The gain over ltg, trained with the same seeds for the same seconds, and the gain over elc-frozen,"
+            f" whose weights keep their initial values, must both be above zero. {LEARNED}",
             published=Published(
                 PAPER,
                 "With learned weights on the earlier layers, the same backbone is better after the same training.",
@@ -75,10 +75,10 @@ def judge_more_grammar_learned(data: ReportData) -> Finding | None:
         Finding(
             "Do models with learned layer weights know more grammar?",
             "",
-            unit="points of accuracy above the backbone",
+            unit="points of accuracy above ltg, the backbone",
             margin=MIN_ACCURACY,
-            rule="The gain on ltg, trained with the same seeds for the same steps, and the gain on elc-frozen, whose"
-            f" weights keep their initial values, must both be above zero. {LEARNED}",
+            rule="The gain over ltg, trained with the same seeds for the same steps, and the gain over elc-frozen,"
+            f" whose weights keep their initial values, must both be above zero. {LEARNED}",
             published=Published(
                 PAPER,
                 "After the same number of steps, more minimal pairs of BLiMP are right.",
@@ -157,10 +157,10 @@ def judge_embedding_and_last_layer_first(data: ReportData) -> Finding | None:
     percent = format_estimate(equal.scale(100.0), signed=True)
     return Finding(
         "Do layers read mostly the embedding and the layer before them?",
-        f"{answer} In {arm}, the two have {percent} points more weight than with equal shares.",
+        f"{answer} In {arm}, these two sources have {percent} points more weight than with equal shares.",
         verdict,
         learned.scale(100.0),
-        "points more than at the start",
+        "points more than before training",
         100.0 * MIN_MASS,
         "In layers with at least three sources, the weight on the embedding and on the previous layer must be above"
         f" equal shares and above its initial value. {LEARNED}",
@@ -174,7 +174,10 @@ def judge_embedding_and_last_layer_first(data: ReportData) -> Finding | None:
 
 
 def judge_weights_alike(data: ReportData) -> Finding | None:
-    """Compare the rank correlation of seeds with that of permuted sources, with and without their common start."""
+    """Compare the correlation of two seeds' layer weights with that of permuted sources.
+
+    Both are computed with and without the initial weights, which all seeds share.
+    """
     rows = data.rows.where(measure=vocab.SEED_AGREEMENT, metric="correlation")
     arm = _find_arm(rows.where(condition=vocab.BEYOND_START).axis("arm"))
     beyond, raw = (_read_above_chance(rows, arm, condition) for condition in (vocab.BEYOND_START, None))
@@ -184,29 +187,30 @@ def judge_weights_alike(data: ReportData) -> Finding | None:
     is_nothing = position in ("within", "below")
     unsettled = _describe_untrained(data, arm, is_nothing and as_they_are != "above", arm)
     needed = describe_data_needed(beyond, MIN_CORRELATION, "the pairs of seeds")
-    only_start = "No more than the null: only their common start is alike."
+    only_start = "No more than the null: only their initial weights are alike."
     verdict, answer = _first_of(
         (unsettled, Verdict.INCONCLUSIVE, unsettled),
-        (position == "above", Verdict.SUPPORTED, "Yes: they are alike beyond their common start."),
+        (position == "above", Verdict.SUPPORTED, "Yes: they are alike beyond their shared initial weights."),
         (is_nothing and as_they_are == "above", Verdict.NO_BETTER_THAN_NULL, only_start),
-        (is_nothing, Verdict.CONTRADICTED, "No: each training learns different weights."),
+        (is_nothing, Verdict.CONTRADICTED, "No: each training run learns different weights."),
         (True, Verdict.INCONCLUSIVE, f"The band of the permutations is compatible with both yes and no.{needed}"),
     )
     count = format_count(len(list_seeds(data, arm)), "seed")
     return Finding(
-        "Does every training learn the same layer weights?",
-        f"{answer} Including the common start, the correlation of {count} of {arm} is"
+        "Does every training run learn the same layer weights?",
+        f"{answer} Including the shared initial weights, the correlation of {count} of {arm} is"
         f" {format_estimate(raw, signed=True)} above chance.",
         verdict,
         beyond,
-        "of rank correlation above chance, beyond the start",
+        "of rank correlation above chance, after removing the initial weights",
         MIN_CORRELATION,
-        "The mean rank correlation of two trainings, minus that of permuted sources, must be above zero after the"
-        f" common start is removed. The interval is 1.25 times as wide as that of the permutations. {LEARNED}",
+        "The mean rank correlation of two training runs, minus that of permuted sources, must be above zero after the"
+        " shared initial weights are removed. The interval is 1.25 times as wide as that of the permutations."
+        f" {LEARNED}",
         Published(
             PAPER,
             "The weights that the layers learn are shown as a pattern of the model.",
-            "one training of each, no number",
+            "one training run of each, no number",
             "heat maps of the layer weights",
         ),
     )
@@ -233,7 +237,8 @@ def judge_weights_not_uniform(data: ReportData) -> Finding | None:
     )
     return Finding(
         "Do layers learn to prefer some layers over others?",
-        f"{answer} Training changed the distance of {arm} by {format_estimate(learned, signed=True)}.",
+        f"{answer} Training changed the distance of {arm} from equal shares by"
+        f" {format_estimate(learned, signed=True)}.",
         verdict,
         distance,
         "of the weight would have to move to make the shares equal",
@@ -254,14 +259,14 @@ def _find_arm(arms: tuple[str, ...]) -> str:
 
 
 def _describe_untrained(data: ReportData, arm: str, is_contradicted: bool, contradicted_arm: str) -> str:
-    """Explain why a training cannot test a finding: it has not learned, or its loss was still falling; else empty."""
+    """Explain why a variant cannot test a finding: it has not learned, or its loss was still falling; else empty."""
     pairs = average_by_variant(data.rows.where(measure=vocab.PAIRS, metric="accuracy", task=vocab.ALL))
     skill = Estimate.read_bounded(pairs.one(arm=arm))
     if skill is None or not skill.is_above(CHANCE):
-        return f"{arm} is not shown to exceed chance on minimal pairs, so it cannot test this."
+        return f"{arm} is not shown to exceed chance on minimal pairs, so it cannot answer this question."
     unfinished = find_unfinished(data, contradicted_arm) if is_contradicted else []
     if unfinished:
-        return f"The validation loss of {join_words(unfinished)} was still falling when the training ended."
+        return f"The validation loss of {join_words(unfinished)} was still falling when training ended."
     return ""
 
 

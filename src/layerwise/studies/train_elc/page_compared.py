@@ -70,7 +70,7 @@ def _judge_pair(data: ReportData, rows: Rows) -> Finding:
         for row, verdict in zip(rows, verdicts, strict=True)
     )
     over = f" ({format_count(count, 'seed')})." if count else "."
-    terms = f", {TERMS[first.unit]}" if first.unit in TERMS else ""
+    terms = f" {TERMS[first.unit]}" if first.unit in TERMS else ""
     question = f"Is {first.arm} better than {first.against}{terms}?"
     answer = to_sentence(f"{verdicts[0]}: {differences}{over}")
     return Finding(question, answer, effect_to_verdict(_effect(data, first)))
@@ -156,7 +156,7 @@ def convergence_findings(data: ReportData) -> Iterator[Finding]:
     for cost, ratios in run.where(metric="ratio").by("unit").items():
         words = [_describe_ratio(data, ratio) for ratio in ratios]
         shown = "; ".join(f"{ratio.arm} {text}" for ratio, (text, _) in zip(ratios, words, strict=True))
-        question = f"How many {cost} to a loss that a variant and the backbone both reach{reach}?"
+        question = f"How many {cost} does it take to reach a loss that a variant and the backbone both reach{reach}?"
         answer = f"Relative to {find_baseline(data) or 'the backbone'}: {shown}."
         yield Finding(question, answer, to_verdict(all(known for _, known in words)))
 
@@ -221,7 +221,7 @@ COMPARED = Section(
             name="differences",
             derive=derive_differences,
             folded=True,
-            rows={"variants": "arm", "quantity": "task", "terms": "unit"},
+            rows={"variants": "arm", "quantity": "task", "compared": "unit"},
             words=lambda name: TERMS.get(name) or format_task(name),
             columns=(
                 Column("difference", show=lambda row: choose_format(row.task).text(row)),

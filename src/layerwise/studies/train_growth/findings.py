@@ -175,7 +175,7 @@ def _name_controls(fates: Mapping[str, Effect], *selected: Effect) -> str:
 
 
 def judge_baseline(data: ReportData) -> Verdict | None:
-    """Return whether uniform training ends below the bigram baseline; None without one of them."""
+    """Return whether uniform training ends below the bigram baseline; None if either is missing."""
     own, null = growth.held_out(data, growth.UNIFORM), growth.token_pairs(data)
     if own is None or null is None:
         return None

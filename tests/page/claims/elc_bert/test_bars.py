@@ -127,6 +127,6 @@ test_distances_from_equal_shares_are_judged_at_their_bounds = bars.make_exact_te
 def test_the_agreement_has_the_widened_band_and_stays_a_rank_correlation() -> None:
     rows = (*agreement(0.5, 0.2, BEYOND_START), *agreement(0.5, 2.0, None), *skilled("elc"))
     finding = judge_rows("alike", rows, 12)
-    assert finding.number == "0.500 [0.250, 0.750] of rank correlation above chance, beyond the start"
+    assert finding.number == "0.500 [0.250, 0.750] of rank correlation above chance, after removing the initial weights"
     assert "+0.50 [−1.10, +0.90] above chance" in finding.answer
     assert finding.verdict == SUPPORTED
