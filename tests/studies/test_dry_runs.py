@@ -25,7 +25,7 @@ SAID = {
         "2 plans timed in turns, 6 rounds; prefill, batch 1, context 6; decode",
     ),
     "evaluate llama --suite pairs,msgs-ours --tasks 'control length' --limit 3": (
-        " sentences to score, 3 fine-tunings",
+        " sentences to score, 3 fine-tuning runs",
     ),
     f"robustness vit {DIGITS} --orders 3 --draws 2": (
         "each model is evaluated under 26 conditions and 3 fixed orders on 20 examples",

@@ -199,7 +199,7 @@ def test_plans_are_fine_tuned_and_compared_with_the_original_model(
     arguments = ("evaluate", model, *suite, *plans, "--seeds", "1", "--train", "head", "--epochs", "3")
     dry = layerwise(*arguments, "--dry-run")
     assert "plans: 5, each active in fine-tuning and testing, compared with the original model" in dry.out
-    assert f"{(1 + 5) * 2} fine-tunings" in dry.out
+    assert f"{(1 + 5) * 2} fine-tuning runs" in dry.out
     ended = layerwise(*arguments, "--run", tmp_path / "run")
     assert ended.code == 0, ended.err
     assert len(right) == 12

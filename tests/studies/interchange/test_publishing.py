@@ -79,7 +79,7 @@ def test_a_search_provides_the_plan_and_its_controls(tmp_path: Path) -> None:
         ("this plan", "report", "nats/token above the original model", "0.5000"),
         ("this plan", "report", "nats/token above the loss on the search text", "0.1250"),
         ("`random`", "report", "nats/token above this model", "0.7500"),
-        ("`random`", "report", "share of random sets with a lower loss", "0.0500"),
+        ("`random`", "report", "share of random plans with a lower loss", "0.0500"),
     ]
 
 

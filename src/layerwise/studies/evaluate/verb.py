@@ -134,7 +134,7 @@ def evaluate(
         layers: Module path of the layers, such as model.layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
-        run: Run directory (default: derived from the options).
+        run: Run directory (default: derived from options).
         overwrite: Discard the results of an earlier run.
         seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).

@@ -90,10 +90,10 @@ def heal(
     Args:
         model: Hub id, folder, GGUF file, demo or demo-vit.
         text: Text file, a folder of them, or hf:DATASET.
-        plan: Plan to heal, or the run directory of a search.
-        method: Weights to train (tail: the last 3 layers and the head).
+        plan: Plan to heal, or run directory of a search.
+        method: Weights to train (tail: last 3 layers and head).
         compare: Other methods to compare with, such as lora-labels,tail-mse.
-        tasks: Benchmarks from lm-eval, or pairs (minimal pairs).
+        tasks: Benchmarks from lm-eval, or pairs.
         learning_rates: Learning rates to try.
         steps: Number of optimizer steps.
         epochs: Number of epochs.
@@ -107,7 +107,7 @@ def heal(
         task_limit: Maximum number of questions per benchmark.
         validation: Text for selecting checkpoints.
         test: Text for the reported results.
-        images: Folder with one folder per class, hub dataset, or digits.
+        images: Folder of class folders, hub dataset, or digits.
         limit: Maximum number of images per split.
         max_length: Maximum length of a text in tokens.
         batch_size: Batch size.
@@ -120,7 +120,7 @@ def heal(
         tokenizer: Tokenizer, if the model does not include one.
         layers: Module path of the layers, such as model.layers.
         revision: Branch, tag or commit of a hub model.
-        run: Run directory (default: derived from the options).
+        run: Run directory (default: derived from options).
         overwrite: Discard the results of an earlier run.
         seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).

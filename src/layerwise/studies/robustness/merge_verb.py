@@ -72,7 +72,7 @@ def merge(
         select_on: Examples for selecting checkpoints: held-out or reported.
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
-        run: Run directory (default: derived from the options).
+        run: Run directory (default: derived from options).
         overwrite: Discard the results of an earlier run.
         seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).

@@ -157,7 +157,7 @@ def train_robust(
         tokenizer: Tokenizer, if the model does not include one.
         layers: Module path of the layers, such as model.layers.
         revision: Branch, tag or commit of a hub model.
-        run: Run directory (default: derived from the options).
+        run: Run directory (default: derived from options).
         overwrite: Discard the results of an earlier run.
         seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).

@@ -223,7 +223,7 @@ QUANTITIES = {
     AGAIN: "the same, with the prediction interval for another text",
     GAP: "nats/token above the loss on the search text",
     ABOVE_CHOSEN: "nats/token above this model",
-    BETTER: "share of random sets with a lower loss",
+    BETTER: "share of random plans with a lower loss",
 }
 """Metrics of a card; all others are in the report of the run."""
 

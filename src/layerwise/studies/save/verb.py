@@ -64,7 +64,7 @@ def save(
     Args:
         models: Hub id, folder, GGUF file, run directory of a training run, or demo.
         output: Folder or GGUF file to write.
-        plan: Plan to write, or the run directory of a search.
+        plan: Plan to write, or run directory of a search.
         recipe: YAML file of mergekit to use instead of a plan.
         compact: Store each layer once, together with the plan.
         overwrite: Replace an existing model at the output.

@@ -126,7 +126,7 @@ def sweep(
         trust_remote_code: Run code that comes with the model.
         ray: Address of a Ray cluster: local (on this machine), auto, or HOST:PORT; needs layerwise[ray].
         workers: Number of single-threaded workers on Ray.
-        run: Run directory (default: derived from the options).
+        run: Run directory (default: derived from options).
         overwrite: Discard the results of an earlier run.
         seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).

@@ -96,7 +96,7 @@ def elc(
         push: Hub repo id (a prefix for several models).
         private: Make the hub repository private.
         device: Device: auto, cpu, cuda, mps or xpu.
-        run: Run directory (default: derived from the options).
+        run: Run directory (default: derived from options).
         overwrite: Discard the results of an earlier run.
         seed: Random seed.
         reporter: Where progress goes (default: the terminal or the notebook).
