@@ -104,7 +104,7 @@ def diagnose(
         device_map: Distribute the model over devices with accelerate.
         resident_layers: Maximum number of layers in memory; the others are read from disk when needed.
         tokenizer: Tokenizer, if the model does not include one.
-        layers: Module path of the layers, such as model.layers.
+        layers: Path of the layers, such as model.layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
         run: Run directory (default: derived from options).

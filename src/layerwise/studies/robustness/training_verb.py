@@ -155,7 +155,7 @@ def train_robust(
         set: Hugging Face TrainingArguments to change; repeat for more.
         device: Device: auto, cpu, cuda, mps or xpu.
         tokenizer: Tokenizer, if the model does not include one.
-        layers: Module path of the layers, such as model.layers.
+        layers: Path of the layers, such as model.layers.
         revision: Branch, tag or commit of a hub model.
         run: Run directory (default: derived from options).
         overwrite: Discard the results of an earlier run.

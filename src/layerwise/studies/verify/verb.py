@@ -57,7 +57,7 @@ def verify(
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
         tokenizer: Tokenizer, if the model does not include one.
-        layers: Module path of the layers, such as model.layers.
+        layers: Path of the layers, such as model.layers.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
         reporter: Where progress goes (default: the terminal or the notebook).
