@@ -39,7 +39,7 @@ EXPECTED = zip(
         "0-5",
         "rank correlation",
         "trained shuffled",
-        "past a layer: layer",
+        "bypass a layer: layer",
         "top-first: {} steps",
     ],
     strict=True,
