@@ -21,8 +21,8 @@ def test_the_verdict_of_a_control_follows_its_difference_and_p(sign: int, word: 
     limit = "inconclusive: this text can only detect differences above 0.0700 nats/token"
     assert f"above that of the selected plan, {limit}" in text
     assert SEARCH_KIND.answer(turned).endswith(
-        f"It has a {chosen} loss than Block Influence and random plans. "
-        "The text is too short to separate it from smallest skip effect."
+        f"It has a {chosen} loss than the controls “Block Influence” and “random plans”. "
+        "The text is too short to separate it from the control “smallest skip effect”."
     )
 
 
