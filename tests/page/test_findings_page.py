@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from layerwise.page import ReportData, findings_page, judge_published
+from layerwise.page import ReportData, findings_page
 from layerwise.results.rows import Score
 from page import planted, synthetic
 
@@ -26,28 +26,7 @@ def page(swept: ReportData) -> str:
     return findings_page([swept, planted.DIAGNOSIS, planted.ROBUSTNESS])
 
 
-def section(page: str, title: str) -> str:
-    return page.partition(f"\n### {title}\n")[2].partition("\n#")[0]
-
-
-def test_findings_have_paper_section_and_rule(page: str, swept: ReportData) -> None:
-    findings = [finding for run in (swept, planted.DIAGNOSIS, planted.ROBUSTNESS) for finding in judge_published(run)]
-    assert len(findings) > 8
-    for finding in findings:
-        assert finding.published is not None
-        assert f"\n## {finding.published.paper.title}\n\n{finding.published.paper.citation}.\n" in page
-        told = section(page, finding.question)
-        assert finding.published.section in told
-        assert "\nRule: " in told
-
-
 def test_runs_are_described_without_their_directory(page: str) -> None:
     assert "| 1 | a\\|b | 6 |" in page
     assert "| 9,000 | layerwise sweep 'a\\|b' --seed 1 |" in page
     assert "/somewhere" not in page
-
-
-def test_tables_are_rectangular(page: str) -> None:
-    for block in page.split("\n\n"):
-        lines = [line for line in block.splitlines() if line.startswith("|")]
-        assert len({line.replace("\\|", "").count("|") for line in lines}) <= 1

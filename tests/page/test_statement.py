@@ -2,7 +2,7 @@
 
 import pytest
 
-from layerwise.page.finding import Finding, Verdict, effect_to_verdict
+from layerwise.page.finding import Finding, Verdict
 from layerwise.page.writers.text import remove_verdicts
 from layerwise.results.estimate import Estimate
 
@@ -27,13 +27,3 @@ def test_a_statement_has_its_verdict_once(answer: str, verdict: Verdict | None, 
 def test_a_full_statement_ends_with_the_number() -> None:
     finding = Finding("Is B better?", "Yes.", Verdict.SUPPORTED, Estimate(0.2, 0.1, 0.3), "nats/token")
     assert finding.full_statement == "Is B better? Yes (supported). Measured: 0.200 [0.100, 0.300] nats/token."
-
-
-def test_a_worse_result_contradicts_the_question_whether_it_is_better() -> None:
-    verdicts = {effect: effect_to_verdict(effect) for effect in ("better", "worse", "open", "bare")}
-    assert verdicts == {
-        "better": Verdict.SUPPORTED,
-        "worse": Verdict.CONTRADICTED,
-        "open": Verdict.INCONCLUSIVE,
-        "bare": None,
-    }

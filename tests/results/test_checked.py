@@ -70,12 +70,6 @@ def test_training_records_round_trip(tmp_path: Path) -> None:
     assert TrainingRecord.read(tmp_path) == RECORD
 
 
-def test_versions_and_hardware_are_recorded() -> None:
-    assert set(MANIFEST.versions) == {"python", "layerwise", "numpy", "torch", "transformers"}
-    assert set(MANIFEST.hardware) == {"platform", "machine", "processor", "processors"}
-    assert MANIFEST.created.endswith("+00:00")
-
-
 BOTH: tuple[tuple[str | dict[str, Any], str], ...] = (
     ("", "is not JSON"),
     ("{", "is not JSON"),

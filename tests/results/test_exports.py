@@ -68,15 +68,6 @@ def test_parquet_round_trips_rows_and_manifest(folder: Path) -> None:
         assert Manifest.from_json(table.schema.metadata[b"layerwise.manifest"].decode()) == MANIFEST
 
 
-def test_parquet_columns_have_types_without_rows(tmp_path: Path) -> None:
-    with Run.create(tmp_path / "run", MANIFEST) as run:
-        losses, scores, _ = export_run(run, tmp_path / "elsewhere")
-    schema = parquet.read_schema(losses)
-    assert [str(schema.field(name).type) for name in ("plan", "window", "nll")] == ["string", "int64", "double"]
-    assert not schema.field("nll").nullable
-    assert parquet.read_schema(scores).field("low").nullable
-
-
 def test_csv_round_trips_rows(folder: Path) -> None:
     with Run.open(folder) as run:
         *written, manifest = export_run(run, format="csv")
@@ -115,19 +106,6 @@ def test_csv_text_is_never_a_formula(tmp_path: Path) -> None:
         assert [(row["claim"].removeprefix("'"), row["value"], row["low"]) for row in csv.DictReader(file)] == [
             (score.claim, "-0.5", "-1.0") for score in scores
         ]
-
-
-def test_exports_replace_earlier_files(folder: Path) -> None:
-    with Run.resume_or_create(folder, MANIFEST) as run:
-        export_run(run)
-        run.store.add_losses([replace(LOSSES[0], window=9)])
-        losses, *_ = export_run(run)
-    assert parquet.read_table(losses).num_rows == 6
-    assert sorted(path.name for path in losses.parent.iterdir()) == [
-        "losses.parquet",
-        "plans.parquet",
-        "scores.parquet",
-    ]
 
 
 def test_unknown_formats_are_refused(folder: Path) -> None:

@@ -115,16 +115,6 @@ def test_runs_can_be_created_resumed_and_opened(tmp_path: Path) -> None:
         assert list(run.store.losses()) == [LOSS]
 
 
-def test_another_run_is_not_resumed(tmp_path: Path) -> None:
-    with Run.create(tmp_path, MANIFEST) as run:
-        run.store.add_losses([LOSS])
-    with pytest.raises(RunError, match=r"uses another demo than this one \(hash w1, now w2\)"):
-        Run.resume_or_create(tmp_path, replace(MANIFEST, weight_hash="w2"))
-    with pytest.raises(RunError, match="already contains a run"):
-        Run.create(tmp_path, MANIFEST)
-    assert rows_of(tmp_path) == [LOSS]
-
-
 def test_overwrite_discards_the_rows(tmp_path: Path) -> None:
     with Run.create(tmp_path, MANIFEST) as run:
         run.store.add_losses([LOSS])

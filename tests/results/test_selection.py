@@ -36,21 +36,6 @@ def test_where_selects_rows_by_column(asked: dict[str, object], values: list[flo
     assert [row.value for row in ROWS.where(**asked)] == values
 
 
-def test_an_axis_lists_distinct_values() -> None:
-    assert ROWS.axis("arm") == ("lora", "whole")
-    assert ROWS.axis("task") == ("all", "qa")
-    assert ROWS.axis("layer") == ()
-
-
-def test_single_rows_are_found_by_column() -> None:
-    assert ROWS.value(arm="whole", metric="nll") == 2.0
-    assert ROWS.one(arm="whole", metric="share") is None
-    assert {arm: row.value for arm, row in ROWS.where(metric="nll", seed=None).along("arm").items()} == {
-        "lora": 1.0,
-        "whole": 2.0,
-    }
-
-
 @pytest.mark.parametrize(
     ("ask", "error", "words"),
     [

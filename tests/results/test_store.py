@@ -93,22 +93,6 @@ def _bytes(value: str | int) -> bytes | int:
     return value.encode() if isinstance(value, str) else value
 
 
-def test_the_order_of_losses_does_not_depend_on_writing(store: Store) -> None:
-    rows = [replace(LOSS, document=document, plan=plan) for document in ("a", "b") for plan in ("0", "1", "2")]
-    for row in reversed(rows):
-        store.add_losses([row])
-    assert list(store.losses()) == rows
-
-
-def test_losses_are_selected_by_task_and_finished_plans_by_window(store: Store) -> None:
-    other = replace(LOSS, task="code")
-    store.add_losses([LOSS, other, replace(LOSS, plan="0-2", window=1)])
-    assert list(store.losses("code")) == [other]
-    assert list(store.losses("nothing")) == []
-    assert store.finished("prose", "b.txt", 0) == frozenset()
-    assert [store.finished("prose", "a.txt", window) for window in range(3)] == [{"0-3"}, {"0-2"}, set()]
-
-
 def test_numpy_numbers_are_stored_as_plain_numbers(store: Store) -> None:
     store.add_losses([Loss("0", "t", "d", np.int64(1), np.float32(0.5), np.int64(3), np.int32(2))])
     (row,) = store.losses()
@@ -158,17 +142,6 @@ def test_scores_round_trip_in_the_written_order(rows: list[Score], tmp_path_fact
         assert store.scores() == rows
 
 
-def test_a_measure_replaces_its_own_scores_only(store: Store) -> None:
-    other = replace(SCORE, measure="similarity", value=np.float32(0.5))
-    store.replace_scores("similarity", [other])
-    store.replace_scores("effect", [SCORE, replace(SCORE, metric="nll")])
-    store.replace_scores("effect", [SCORE])
-    assert store.scores() == [SCORE, other]
-    assert store.scores("similarity") == [other]
-    assert store.scores(metric="nll") == []
-    assert store.scores(task="prose", metric="delta_nll", measure="effect") == [SCORE]
-
-
 @pytest.mark.parametrize(
     ("rows", "part"),
     [
@@ -200,13 +173,6 @@ def test_nan_values_are_dropped_and_nan_bounds_become_none(store: Store) -> None
     unbounded = replace(SCORE, metric="unbounded", low=math.nan, high=math.nan, p=math.nan, mde=math.nan)
     store.replace_scores("effect", [SCORE, absent, unbounded])
     assert store.scores() == [SCORE, replace(unbounded, low=None, high=None, p=None, mde=None)]
-
-
-def test_plans_are_added_once_in_order(store: Store) -> None:
-    drawn = [replace(RECORD, strategy="random", draw=draw) for draw in (1, 2)]
-    store.add_plans([RECORD, *drawn])
-    store.add_plans([drawn[1], replace(RECORD, plan="0"), RECORD, RECORD])
-    assert store.plans() == [RECORD, *drawn, replace(RECORD, plan="0")]
 
 
 def test_sessions_record_the_writers(tmp_path: Path) -> None:
@@ -384,23 +350,3 @@ def test_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
     with pytest.raises(RunError, match="Use a newer Python"):
         Store.writing(tmp_path / "run.sqlite")
-
-
-def test_reading_does_not_create_a_database(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="the run has no rows"):
-        Store.reading(tmp_path / "run.sqlite")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_notes_are_replaced_by_measure(tmp_path: Path) -> None:
-    with closing(Store.writing(tmp_path / "run.sqlite")) as store:
-        store.replace_notes("recovery", ["no control", "too little text", "no control"])
-        store.replace_notes("ablation", ["cannot be split"])
-        assert store.notes() == [
-            Note("ablation", "cannot be split"),
-            Note("recovery", "no control"),
-            Note("recovery", "too little text"),
-        ]
-        store.replace_notes("recovery", [])
-        assert store.notes("recovery") == []
-        assert store.notes("ablation") == [Note("ablation", "cannot be split")]

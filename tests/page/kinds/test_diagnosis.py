@@ -14,7 +14,7 @@ from layerwise.page.formatting import SIGNED
 from layerwise.results.rows import Score
 from layerwise.studies.diagnose.page import DIAGNOSIS
 from layerwise.studies.diagnose.page_layers import VERDICT_SLOTS, describe_verdict, list_layer_effects, recommend_proxy
-from page import planted, synthetic
+from page import planted
 from page.page.test_render import read
 from page.planted import row
 from tools.golden.comparable import visible_text
@@ -81,21 +81,6 @@ def test_a_confirmed_verdict_takes_precedence_over_the_screening() -> None:
     rows = ReportData({}, (), given).rows
     assert {layer: each.metric for layer, each in read_layer_verdicts(rows).items()} == {0: "matters", 1: "no_effect"}
     assert describe_verdict(row("verdict", "harmful", -0.1, layer=0, mde=0.2)) == "harmful"
-
-
-def test_a_diagnosis_with_a_sweep_has_each_section_once() -> None:
-    sweep, diagnosis = synthetic.run(6), planted.DIAGNOSIS
-    page = read(render(replace(sweep, plans=sweep.plans + diagnosis.plans, scores=sweep.scores + diagnosis.scores)))
-    assert {*(section.anchor for section in DIAGNOSIS.sections), "published", "headline", "provenance"} <= set(page.ids)
-    assert len(page.ids) == len(set(page.ids))
-    assert not {"verdicts", "ablation"} & set(read(render(sweep)).ids)
-
-
-def test_censored_layers_have_open_markers() -> None:
-    drawn = figures(planted.only(planted.DIAGNOSIS, "recovery"))["recovery-area"]["variants"]["0"]
-    line = trace(drawn, "Loss above the undamaged copy, summed over training, by layer")
-    assert line["marker"]["symbol"][0].endswith("-open")
-    assert not any(symbol.endswith("-open") for symbol in line["marker"]["symbol"][1:])
 
 
 def test_very_low_values_of_r2_are_drawn_at_the_floor() -> None:

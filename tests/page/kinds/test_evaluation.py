@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from layerwise.page import ReportData, markdown, render
+from layerwise.page import ReportData, render
 from layerwise.page.render import build_chapters
 from layerwise.plan import Member, Plan
 from layerwise.plan.families import leave_one_out
 from layerwise.results.rows import PlanRecord, Score
-from layerwise.results.vocabulary import NORMALISED
 from layerwise.studies.evaluate import page
 from layerwise.studies.evaluate.page import PLANS, FineTuneResults
 from tools.golden.stored_run import read_run
@@ -28,22 +27,6 @@ def own() -> FineTuneResults:
     return only
 
 
-def test_the_suite_table_has_the_word_coverage() -> None:
-    rows = [
-        Score("blimp", metric, value, arm="a", seed=seed, documents=10)
-        for seed, share in enumerate((0.9, 0.8))
-        for metric, value in (("accuracy", 0.6), ("coverage", share), ("temperature", 1.0))
-    ]
-    (line,) = page.suite_table(ReportData({}, (), tuple(rows))).body
-    assert line == ("BLiMP", "10", "80.0 % to 90.0 %", "–", "1")
-
-
-def test_the_main_metric_does_not_depend_on_the_order_of_rows(own: FineTuneResults) -> None:
-    turned = tuple(sorted(tuned().scores, key=lambda row: row.condition != NORMALISED))
-    (other,) = FineTuneResults.list_all(replace(tuned(), scores=turned))
-    assert other.columns == own.columns
-
-
 def test_overlapping_intervals_are_inconclusive() -> None:
     wide = (
         row if row.low is None else replace(row, low=row.value - 0.5, high=row.value + 0.5) for row in tuned().scores
@@ -53,19 +36,6 @@ def test_overlapping_intervals_are_inconclusive() -> None:
     assert finding.verdict == "inconclusive"
     assert finding.answer.startswith("Inconclusive: looped parallel ")
     assert not list(page.EVALUATION.following(data)), "no plan is better than another"
-
-
-def test_the_page_has_one_section_of_plans() -> None:
-    data = tuned()
-    second = (replace(row, arm="elc") for row in data.scores)
-    data = replace(data, scores=(*data.scores, *second))
-    chapters = {chapter.anchor: chapter for chapter in build_chapters(data)}
-    assert list(chapters) == [PLANS, "glue", "provenance"]
-    (main,) = chapters[PLANS].pictures
-    assert [choice.question for choice in main.choices] == ["Variant", "Family", "Score"]
-    assert main.choices[2].options[:3] == ("mean", "normalized mean", "normalized median")
-    render(data)
-    assert "## GLUE under plans, elc" in markdown(data)
 
 
 def test_plans_of_one_size_have_a_curve() -> None:

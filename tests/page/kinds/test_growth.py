@@ -6,11 +6,11 @@ import pytest
 
 from layerwise.page import ReportData
 from layerwise.page.derived import growth
-from layerwise.page.derived.growth import Training, Tuning
+from layerwise.page.derived.growth import Tuning
 from layerwise.results.rows import Score
 from layerwise.runner.summary import summary
 from layerwise.studies.train_growth.findings import describe_tuning, list_growth_findings, make_verdict
-from layerwise.studies.train_growth.page import GROWTH_KIND, draw_loss_by_cost
+from layerwise.studies.train_growth.page import GROWTH_KIND
 from page.planted import GROWTH, of, without
 
 BETTER, WORSE, OPEN = (-0.05, 0.02), (0.05, 0.02), (0.005, 0.02)
@@ -131,11 +131,6 @@ def test_the_verdict_is_on_the_variant_with_controls(rows: list[Score], arm: str
     assert growth.planned(of(*rows)) == arm
 
 
-def test_the_verdict_uses_the_first_cost_that_was_compared() -> None:
-    data = of(difference("importance", "uniform", *WORSE, terms="seconds"))
-    assert str(make_verdict(data)).count("At equal seconds, the importance schedule is worse") == 1
-
-
 @pytest.mark.parametrize(
     ("bounds", "state"),
     [((1.5, 2.5), "supported"), ((0.5, 0.9), "contradicted"), ((0.9, 1.1), "inconclusive"), ((None, None), None)],
@@ -193,19 +188,6 @@ def test_ends_of_the_searched_range_are_named(chosen: float, at_end: bool) -> No
     assert not Tuning("a", {1.0: losses[1.0]}, 1.0).at_end
 
 
-def test_lengths_are_sorted_by_number() -> None:
-    rows = [replace(held_out("uniform"), share=share) for share in (1.5, 0.8, 12.0)]
-    assert [each.share for each in growth.lengths(of(*rows))] == [0.8, 1.5, 12.0]
-    assert growth.arms(of(rate("tried", 0.1), held_out("a"))) == ("a",)
-
-
-def test_the_row_of_a_variant_takes_precedence_over_the_mean_of_its_seeds() -> None:
-    seeds = [held_out("a", value, 0.1, seed) for seed, value in ((0, 4.0), (1, 5.0))]
-    mean = growth.held_out(of(*seeds), Training("a"))
-    whole = growth.held_out(of(*seeds, held_out("a", 4.4, 0.1, None)), Training("a"))
-    assert (mean.value, mean.low, whole.value) == (4.5, None, 4.4), "a mean made here has no interval"
-
-
 def saving(metric: str, value: float, half: float | None = None, terms: str = "flops") -> Score:
     bounds = () if half is None else (value - half, value + half)
     return Score("growth", metric, value, *bounds, arm="mine", against="uniform", unit=terms)
@@ -224,27 +206,6 @@ def saving(metric: str, value: float, half: float | None = None, terms: str = "f
 )
 def test_savings_have_an_interval_or_one_bound(rows: list[Score], words: str) -> None:
     assert growth.saving_text(of(*rows).rows) == words
-
-
-def test_final_losses_are_drawn_over_their_costs() -> None:
-    def training(arm: str, **figures: float) -> list[Score]:
-        return [Score("training", metric, value, arm=arm, seed=0) for metric, value in figures.items()]
-
-    rows = [
-        *training("a", steps=100.0, step_seconds=0.5, flops=8e6),
-        *training("b", steps=100.0, flops=9e6),
-        held_out("a", 4.0),
-        held_out("b", 5.0),
-        difference("b", "uniform", 0.1, 0.2, "seconds"),
-        replace(difference("b", "uniform", 42.0, 1.0, "seconds"), metric="at"),
-    ]
-    drawn = {(row.arm, row.unit): (row.cost, row.value) for row in draw_loss_by_cost(of(*rows))}
-    assert drawn == {
-        ("a", "flops"): (8e6, 4.0),
-        ("b", "flops"): (9e6, 5.0),
-        ("a", "seconds"): (50.0, 4.0),
-        ("b", "seconds"): (42.0, 5.0),  # measured phase by phase
-    }
 
 
 def test_a_schedule_alone_is_not_compared() -> None:

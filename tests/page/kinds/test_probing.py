@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from layerwise.studies.evaluate.probing import derive_states, write_findings
-from page.planted import of
+from layerwise.studies.evaluate.probing import write_findings
 from tools.golden.outputs import stored
 
 RUN = stored("probing-planted")
@@ -36,13 +35,3 @@ def test_findings_follow_the_intervals(gain: float, difference: float, is_learne
     assert ("randomly initialized model, inconclusive" in said) is not is_learned
     assert side in said
     assert ("is inconclusive at every state" in said) is not is_learned
-
-
-def test_variants_are_separate_and_seeds_are_averaged() -> None:
-    drawn = list(derive_states(RUN))
-    assert len([row for row in drawn if row.against is None]) == 2 * 2 * 3
-    assert len([row for row in drawn if row.against == "shuffled"]) == 2 * 3
-    (row,) = (each for each in drawn if (each.arm, each.task, each.state, each.against) == ("elc", "length", 0, None))
-    assert row.value == pytest.approx(0.61)
-    alone = (replace(row, arm=None, seed=None) for row in RUN.rows.where(arm="elc", seed=0))
-    assert "word length: best at state 2, 80.0 % [75.0, 85.0]" in " ".join(write_findings(of(*alone)))

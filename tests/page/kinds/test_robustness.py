@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.page import ReportData, markdown, render
-from layerwise.page.derived.robustness import Cell, chance, fates, fewest_layers, node_sentences, summary, survival
+from layerwise.page.derived.robustness import Cell, fates, fewest_layers, node_sentences, summary, survival
 from layerwise.page.figures.palette import VARIANT_COLORS, assign_colors, sort_variants
-from layerwise.results.rows import Note, Score
+from layerwise.results.rows import Score
 from layerwise.runner.summary import summary as run_summary
 from page.page.test_render import read
-from page.planted import LANGUAGE, ROBUSTNESS, of, only, row, without
+from page.planted import ROBUSTNESS, of, only, row, without
 
 GUESS = row("robustness", "accuracy", 0.1, against="chance")
 
@@ -139,13 +139,6 @@ def test_arms_that_were_trained_less_are_named_first_and_a_curve_of_one_point_is
     assert {len(each["x"]): each["mode"] for each in traces if each.get("x")} == {1: "markers", 2: "lines"}
 
 
-def test_the_chance_of_a_language_model_is_a_uniform_guess_where_its_size_is_known() -> None:
-    assert chance(LANGUAGE) is None
-    sized = (*(each for each in LANGUAGE.scores if each.metric != "classes"), row("robustness", "classes", 1024))
-    assert chance(replace(LANGUAGE, scores=sized)) == pytest.approx(math.log(1024))
-    assert chance(ROBUSTNESS) == 0.103
-
-
 def test_the_plan_to_copy_is_that_of_the_fewest_layers_that_survive() -> None:
     values = {
         ("a", "first", 3): 0.9,
@@ -183,12 +176,6 @@ def test_the_loss_of_nodes_is_judged_by_its_intervals(low: float, high: float, w
     assert f"A block costs {words} the same number of random layers" in said
 
 
-def test_rows_of_an_unknown_layout_draw_nothing_and_the_section_says_so() -> None:
-    lost = row("nodes", "accuracy_lost", 0.1, 0.02, arm="a", layout="rings", nodes=4, lost=1, order="random")
-    data = only(ROBUSTNESS, "robustness")
-    assert "No node failed in this run" in render(replace(data, scores=(*data.scores, lost)))
-
-
 def test_orders_of_several_seeds_are_dots_of_their_own() -> None:
     own = ROBUSTNESS.rows.where(measure="orders", arm="layerdrop")
     html = render(of(*own, *(replace(each, seed=1) for each in own)))
@@ -214,13 +201,6 @@ def test_after_training_alone_the_terminal_says_how_to_go_on_and_what_is_unfinis
     begun = tuple(each for each in ROBUSTNESS.scores if (each.arm, each.seed, each.metric) != ("layerdrop", 1, "steps"))
     text = read(render(without(replace(ROBUSTNESS, scores=begun), "position", "merging"))).text
     assert "1 training (layerdrop/1) and 2 parts (position and merging) are incomplete" in text
-
-
-def test_what_had_to_be_left_out_stands_in_its_section() -> None:
-    notes = (Note("embedding", "Said of the layout."), Note("orders", "Said of orders."))
-    html = render(replace(only(ROBUSTNESS, "robustness", "orders", "embedding"), notes=notes))
-    assert "Said of the layout." in html[html.index('id="inside"') : html.index('id="provenance"')]
-    assert "Said of orders." in html[html.index('id="orders"') : html.index('id="inside"')]
 
 
 @given(st.lists(st.text("abc-", min_size=1) | st.sampled_from(sorted(VARIANT_COLORS)), max_size=9))

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from layerwise.page import render, terminal_lines
-from layerwise.page.marks import Scatter
-from layerwise.studies.search.page import SEARCH_KIND, find_selected, list_front, write_findings
+from layerwise.studies.search.page import SEARCH_KIND, write_findings
 from tools.golden.outputs import stored
 
 RUN = stored("search-planted")
@@ -65,24 +64,6 @@ def test_a_control_is_equal_only_if_its_interval_is_within_the_margin(half: floa
 def test_plans_can_be_copied_and_the_selected_one_is_in_a_command() -> None:
     assert 'user-select: all">0-2 5</code>' in render(RUN)
     assert 'Heal it: layerwise heal tiny --plan "0-2 5"' in terminal_lines(SEARCH_KIND, RUN)
-
-
-def test_the_axis_shows_the_front_and_the_selected_plan() -> None:
-    shown = {str(find_selected(RUN).plan), *list_front(RUN, "layers"), *list_front(RUN, "bytes")}
-    far = (
-        replace(row, value=100.0) if row.metric == "delta_nll" and row.plan not in shown else row for row in RUN.scores
-    )
-    (mark,) = (part for part in SEARCH_KIND.sections[0].parts if isinstance(part, Scatter))
-    axes = [
-        figure.layout["yaxis"]["range"]
-        for data in (RUN, replace(RUN, scores=tuple(far)))
-        for figure in next(iter(mark.pictures(data))).variants.values()
-    ]
-    assert all(axis == axes[0] for axis in axes)
-    bounds = [
-        row.high for row in RUN.scores if row.metric == "delta_nll" and row.plan in shown and row.high is not None
-    ]
-    assert max(bounds) < axes[0][1] < 1.5 * max(bounds)
 
 
 def test_an_interrupted_search_has_no_findings() -> None:

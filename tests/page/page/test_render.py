@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from layerwise.errors import RunError
-from layerwise.page import ReportData, markdown, render, write
+from layerwise.page import ReportData, render, write
 from layerwise.results.rows import PlanRecord
-from page import synthetic
 from page.planted import of, without
 from tools.golden.outputs import stored
 
@@ -123,16 +122,6 @@ def test_an_empty_run_has_a_page() -> None:
     assert "There are no findings" in page.text
 
 
-@pytest.mark.parametrize("location", ["/data/models/tiny-llama/", "org/tiny-llama", "tiny-llama"])
-def test_the_title_is_the_model_name(location: str) -> None:
-    run = replace(of(), manifest={"model": location})
-    html = render(run)
-    assert "<title>tiny-llama · layerwise report</title>" in html
-    assert "<h1>tiny-llama</h1>" in html
-    assert f"<dd>{location}</dd>" in html  # whole, in the provenance
-    assert markdown(run).startswith("# tiny-llama\n")
-
-
 def test_an_interrupted_run_has_a_banner(html: str) -> None:
     kept = {record.plan for record in SWEEP.plans[:4]}
     page = read(render(replace(SWEEP, scores=tuple(score for score in SWEEP.scores if score.plan in kept))))
@@ -145,18 +134,6 @@ def test_invalid_plans_stay_in_the_table() -> None:
     assert "not a plan" in render(ReportData({"depth": 4}, (foreign,), ()))
 
 
-def test_the_original_model_is_named_in_the_table() -> None:
-    identity = PlanRecord("0-5", "identity", "identity", 0, None, 6, 6, 6, 6)
-    kept = tuple(s for s in SWEEP.scores if not (s.plan == "0-5" and s.metric == "delta_nll"))
-    records = (identity, *(record for record in SWEEP.plans if record.plan != "0-5"))
-    data = replace(SWEEP, plans=records, scores=kept)
-    assert data.verdict("0-5") == "original model"
-    html = render(data)
-    assert "identity" not in read(html).text
-    without_claims = re.sub(r'<section id="published".*?</section>', "", html, flags=re.DOTALL)
-    assert "not measured" not in read(without_claims).text
-
-
 def test_pages_are_written_atomically(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     write(path, "<p>ä</p>")
@@ -164,10 +141,3 @@ def test_pages_are_written_atomically(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="Choose a path"):
         write(tmp_path / "nowhere" / "report.html", "x")
     assert sorted(found.name for found in tmp_path.iterdir()) == ["report.html"]
-
-
-def test_a_sweep_of_single_layers_starts_with_its_answer() -> None:
-    run = synthetic.run(6, ("leave_one_out", "swap_adjacent"))
-    html = render(run)
-    assert "nats/token when skipped" in read(html[: html.index('<section id="headline"')]).text
-    assert [name for name in read(html).ids if name in CHAPTERS][:2] == ["headline", "layers"]

@@ -11,7 +11,7 @@ from layerwise.page.sections.quantized_layers import QUANTITIES, bits_by_layer
 from layerwise.plan import Plan
 from layerwise.plan.checks import quantized_layers
 from layerwise.results.rows import Loss, Score
-from layerwise.results.vocabulary import BITS, DELTA, EXCESS
+from layerwise.results.vocabulary import BITS, DELTA
 from layerwise.studies.sweep.findings import list_findings
 from layerwise.studies.sweep.page import SWEEP
 from page import synthetic
@@ -61,11 +61,6 @@ def test_equal_layers_are_inconclusive() -> None:
     state, text = answer(run(0.0))
     assert state == "inconclusive"
     assert "costs most" not in text
-
-
-def test_noise_and_quantized_layers_are_optional() -> None:
-    assert "noise" not in answer(run(without=(EXCESS,)))[1]
-    assert QUESTION not in {each.question for each in list_findings(synthetic.run(DEPTH))}
 
 
 def test_every_layer_has_a_cell_and_a_bar_per_quantity() -> None:

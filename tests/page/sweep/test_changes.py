@@ -3,7 +3,7 @@
 import pytest
 
 from layerwise.page.data import ReportData
-from layerwise.page.derived.curves import DROPPED, REPEATED, SWAPPED, find_changes, read_changes, read_single_changes
+from layerwise.page.derived.curves import DROPPED, REPEATED, SWAPPED, find_changes
 from layerwise.plan import Plan
 from layerwise.plan.families import repeat_blocks
 from layerwise.results.rows import PlanRecord
@@ -57,17 +57,6 @@ def test_repeated_windows_are_found_with_their_number_of_runs() -> None:
     assert {(first, last): plan for (done, first, last), plan in both.items() if done == REPEATED[2]} == twice
 
 
-def test_parallel_groups_are_not_windows() -> None:
-    assert set(found(DROPPED, "painters").values()) == {"0", "0 1 5", "0-2 4 5"}
-
-
 @pytest.mark.parametrize("text", ["0 2 4 5", "1 0 3-5", "0-5", "5-0", "0 1 3 2 5 4", "0 1*4 2-5", "0 2 1 1 2-5"])
 def test_other_plans_are_ignored(text: str) -> None:
     assert find_changes(alone(Plan.parse(text))) == {}
-
-
-def test_effects_are_listed_by_layer_and_task() -> None:
-    run = synthetic.run(DEPTH, ("leave_one_out", "every_window"))
-    assert len(read_changes(run)) == len(found(DROPPED, "every_window")) * len(run.tasks)
-    (row,) = read_single_changes(run).where(layer=2, task="sorting")
-    assert (row.plan, row.to_layer, row.condition) == ("0 1 3-5", 2, DROPPED)

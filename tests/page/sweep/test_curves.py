@@ -5,10 +5,8 @@ from dataclasses import replace
 
 from layerwise.page.data import ReportData
 from layerwise.page.derived.curves import compute_curves
-from layerwise.plan.painters import GIVEN, curve_families, half_depth
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import Rows
-from page import synthetic
 
 ORDERS = ("0 2 1 3", "1 0 2 3", "0 1 3 2")
 
@@ -32,13 +30,3 @@ def test_intervals_of_means_over_draws_come_from_rows() -> None:
     assert (mean().value, mean().low, mean().high) == (2.0, None, None)
     assert (mean(own).low, mean(own).high) == (1.5, 2.7)
     assert (mean(replace(own, affected=3)).low, mean(replace(own, task="text")).low) == (None, None)
-
-
-def test_curves_need_families_of_several_sizes() -> None:
-    run = synthetic.run(6, ("painters", "leave_one_out", "every_window"))
-    given = tuple(replace(each, family=GIVEN, strategy=GIVEN) for each in run.plans)
-    assert curve_families((*run.plans, *given)) == ("painters", "every_window")
-
-
-def test_half_depth_prefers_the_sizes_of_most_strategies() -> None:
-    assert half_depth(synthetic.run(12, ("painters",)).plans, 12) == 5

@@ -60,17 +60,6 @@ def test_answers_agree_with_their_intervals() -> None:
     )
 
 
-def test_a_part_of_the_layers_is_inconclusive() -> None:
-    assert of_layers(1, 4, adjusted=0.01).startswith(
-        "Inconclusive: only 2 of 6 layers were skipped. Here layer 1 costs "
-    )
-
-
-def test_conclusive_findings_have_intervals() -> None:
-    for finding in list_findings(synthetic.run(12)):
-        assert (" [" in finding.answer) == (finding.verdict is not None)
-
-
 def test_a_small_run_is_inconclusive() -> None:
     told = found(widened(synthetic.run(12), 60.0))
     assert {state for question, (state, _) in told.items() if question != ZONES} == {"inconclusive"}
@@ -125,8 +114,3 @@ def test_strategies_with_equal_plans_are_ranked_once() -> None:
     assert "looped parallel, reverse, parallel, skip and middle repeat" in told[RANKING][1]
     assert told[RANKING][1].endswith("All neighbors in the ranking differ significantly (4 comparisons).")
     assert not any("random order" in text for _, text in told.values())
-
-
-def test_an_empty_run_has_no_findings() -> None:
-    assert list_findings(ReportData({}, (), ())) == ()
-    assert list(found(synthetic.run(6, ("leave_one_out",)))) == [LAYERS, ZONES]

@@ -6,9 +6,7 @@ import pytest
 
 from layerwise.page import ReportData
 from layerwise.page.render import build_chapters
-from layerwise.plan.painters import half_window
 from layerwise.results.selection import Rows
-from layerwise.studies.sweep.findings import list_findings
 from layerwise.studies.sweep.page_rows import FITTED, find_best, fit_line
 from tools.golden.outputs import stored
 
@@ -35,20 +33,10 @@ def test_the_best_number_of_loops_has_the_smallest_effect() -> None:
     assert not list(find_best(OTHER))
 
 
-def test_a_window_with_one_number_of_loops_has_no_best() -> None:
-    plans = tuple(each for each in RUN.plans if each.affected > 3 or each.strategy == "loops=2")
-    assert {row.affected for row in find_best(replace(RUN, plans=plans)) if row.family == "looped"} == {5}
-
-
 def test_the_line_goes_through_the_mean_of_the_best_counts() -> None:
     assert fit_line(RUN) == pytest.approx((-1.0, 1.0))
     assert sorted(row.value for row in Rows(find_best(RUN)).where(against=FITTED)) == pytest.approx([2.0, 4.0])
     assert fit_line(OTHER) is None
-
-
-def test_loop_counts_are_not_ranked_as_strategies() -> None:
-    assert half_window(RUN.swept, RUN.depth) is None
-    assert "Which change hurts least?" not in {finding.question for finding in list_findings(RUN)}
 
 
 def test_windows_whose_best_is_at_the_end_are_counted() -> None:

@@ -46,12 +46,6 @@ def test_printed_intervals_keep_order_and_sign(numbers: list[float], signed: boo
         assert read(printed) * number >= 0.0
 
 
-def test_values_and_intervals_share_decimals() -> None:
-    assert format_interval(0.4, 0.1234, 12.3456, signed=True) == "+0.4 [+0.1, +12.3]"
-    assert format_interval(-0.0001, None, None) == "−0.000100"
-    assert format_interval(0.0, 0.0, 0.0) == "0.00 [0.00, 0.00]"
-
-
 def test_the_corrected_p_value_takes_precedence_over_the_interval() -> None:
     assert is_resolved(EFFECT, 0.05)
     assert not is_resolved(replace(EFFECT, p_adjusted=0.2), 0.05)

@@ -7,7 +7,7 @@ from layerwise.results.rows import Score
 from layerwise.results.vocabulary import BEYOND_START
 from page.claims import bars
 from page.claims.bars import NEAR, ONE_SIDED, TWO_SIDED, Case, Interval
-from page.claims.truths import CONTRADICTED, INCONCLUSIVE, NULL, SUPPORTED, judge_rows
+from page.claims.truths import CONTRADICTED, INCONCLUSIVE, NULL, SUPPORTED
 
 CLEAR: Interval = (0.3, 0.5)
 GOOD: Interval = (0.6, 0.8)
@@ -122,11 +122,3 @@ def uniformity() -> Iterator[Case]:
 
 
 test_distances_from_equal_shares_are_judged_at_their_bounds = bars.make_exact_test(uniformity())
-
-
-def test_the_agreement_has_the_widened_band_and_stays_a_rank_correlation() -> None:
-    rows = (*agreement(0.5, 0.2, BEYOND_START), *agreement(0.5, 2.0, None), *skilled("elc"))
-    finding = judge_rows("alike", rows, 12)
-    assert finding.number == "0.500 [0.250, 0.750] of rank correlation above chance, after removing the initial weights"
-    assert "+0.50 [−1.10, +0.90] above chance" in finding.answer
-    assert finding.verdict == SUPPORTED

@@ -4,10 +4,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
-import pytest
 
 from layerwise.measure.contrasts.layers import contrast_core as core_rows
-from layerwise.measure.contrasts.layers import list_core_ranges
 from layerwise.measure.interventions.ablation import skip_keys
 from layerwise.measure.stats.verdicts import compute_verdicts
 from layerwise.plan import Plan
@@ -69,12 +67,6 @@ def test_one_core_one_dominant_layer_and_no_core() -> None:
     lone[9] = 5.0
     assert truths.judge_rows("core", damaged(0, skip=lone), DEPTH).verdict == "contradicted"
     assert truths.judge_rows("core", [], DEPTH).verdict == "not measured"
-
-
-@pytest.mark.parametrize("depth", [4, 6, 12, 30, 48])
-def test_core_ranges_lie_inside_the_model(depth: int) -> None:
-    assert all(0 <= layers[0] <= layers[-1] < depth for layers in list_core_ranges(depth))
-    assert len({len(layers) for layers in list_core_ranges(depth)}) == 1
 
 
 def judged(run: int, values: Sequence[float], noise: float = 0.013, documents: int = 64) -> Iterator[Score]:

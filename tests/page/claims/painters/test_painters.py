@@ -102,12 +102,6 @@ def test_rows_without_intervals_are_inconclusive(rule: str) -> None:
     assert "fewer than 8 documents" in claim.answer
 
 
-def test_looping_without_its_null_names_the_missing_families() -> None:
-    claim = judge_rows("looping", run("looping", PLANTED["looping"][NULL][0], ("painters",), **MUCH)(0), DEPTH)
-    assert claim.verdict == SUPPORTED
-    assert "was not run; to run it, add --families painters,looped,gain_sweep." in claim.answer
-
-
 STATED = 16
 STATES = np.arange(STATED + 1)
 DISTANCE = np.abs(STATES[:, None] - STATES)
