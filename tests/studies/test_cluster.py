@@ -13,14 +13,12 @@ import layerwise
 from cli.command import refused
 from cli.conftest import save_llama
 from conftest import tiny_llama
-from layerwise.catalogue import VERBS
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import OptionError, RunError
 from layerwise.results import Run, Score
 from layerwise.results.rows import Loss
 from layerwise.runner.reporter import Silent
-from layerwise.runner.verb import load_verb
 from layerwise.stack import load
 from layerwise.studies.sweep import cluster
 from studies.describing import describe_call
@@ -120,10 +118,6 @@ def test_a_worker_on_another_processor_is_refused(model: Path, texts: Path) -> N
             replace(here, numerics={**here.numerics, "threads": "1"}),
             replace(here, numerics={**here.numerics, "threads": "7"}),
         )
-
-
-def test_a_sweep_alone_has_the_options() -> None:
-    assert {verb for verb in VERBS if "workers" in load_verb(verb).arguments} == {"sweep"}
 
 
 def test_workers_without_a_cluster_are_refused() -> None:

@@ -48,17 +48,6 @@ def test_a_recipe_says_its_stages_and_what_they_take_before_it_begins(
     assert not any(tmp_path.iterdir())
 
 
-def test_a_stage_that_reads_another_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    file = ExperimentFile.read("layershuffle")
-    stages = {stage.name: stage for stage in file.list_calls()}
-    assert stages["survey"].list_missing() == ("train",)
-    assert "layerwise robustness merge runs/layershuffle/twelve --select-on" in write_command(
-        stages["merge"].call.verb, stages["merge"].call.options
-    )
-    assert stages["twelve"].list_missing() == ()
-
-
 def test_what_is_given_beside_a_file_stands_in_every_stage_that_has_it(tmp_path: Path) -> None:
     (tmp_path / "two.yaml").write_text(
         "stages:\n"

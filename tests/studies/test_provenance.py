@@ -6,20 +6,10 @@ import pytest
 import torch
 
 from layerwise.errors import PlanError
-from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
-from layerwise.results.rows import Score
-from layerwise.results.vocabulary import CHOSEN, SEARCH
 from layerwise.runner.opening import describe_numerics, hash_tasks, read_numerics
 from layerwise.runner.plan_choice import resolve_plan
 from layerwise.stack.precision import matmul_precision
-
-
-def test_threads_count_on_a_processor_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
-    assert read_numerics("cpu", batch_tokens=9)["threads"] == "7"
-    assert read_numerics("cpu", batch_tokens=9)["batch_tokens"] == "9"
-    assert "threads" not in read_numerics("meta")
 
 
 def test_how_a_model_is_asked_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,16 +58,6 @@ def test_task_files_are_known_by_what_is_in_them(tmp_path: Path) -> None:
 
 
 MANIFEST = Manifest("m", None, "w", "float32", "cpu", "c", "h", 1, 1, 1, (), (), 0)
-
-
-def test_the_folder_of_a_search_stands_for_the_plan_that_it_chose(tmp_path: Path) -> None:
-    with Run.create(tmp_path / "run", MANIFEST) as run:
-        rows = [
-            Score(SEARCH, "front", 2.0, plan="0-3", condition="ms"),
-            Score(SEARCH, CHOSEN, 1.5, plan="0-2", condition="layers", against="layers=3"),
-        ]
-        run.store.replace_scores(SEARCH, rows)
-    assert resolve_plan(str(tmp_path / "run")) == Plan.parse("0-2")
 
 
 def test_a_run_that_chose_none_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated
 import pytest
 from rich.console import Console
 
-from layerwise.errors import MeasureError, RunError
+from layerwise.errors import MeasureError
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.runner import terminal
@@ -20,7 +19,7 @@ from layerwise.runner.reporter import Reporter, Silent, format_duration
 from layerwise.runner.result import Result
 from layerwise.runner.study import RunDescription, start_run
 from layerwise.runner.tasks import Study, Task
-from layerwise.runner.verb import from_command_line, verb
+from layerwise.runner.verb import verb
 
 
 class Recorder:
@@ -150,12 +149,6 @@ def test_overwrite_discards_rows_and_what_the_experiment_says(tmp_path: Path) ->
     assert not (tmp_path / "run" / "model").exists()
 
 
-def test_another_experiment_is_not_mixed_in(tmp_path: Path) -> None:
-    counting(run=tmp_path / "run", reporter=Silent())
-    with pytest.raises(RunError, match="seed"):
-        counting(run=tmp_path / "run", seed=1, reporter=Silent())
-
-
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_the_manifest_stores_the_options_that_were_given_but_not_overwrite(tmp_path: Path, overwrite: bool) -> None:
     counting(run=tmp_path / "run", steps=2, overwrite=overwrite, reporter=Silent())
@@ -182,15 +175,6 @@ def test_a_study_may_go_on_from_what_a_task_raises(tmp_path: Path) -> None:
     counting(1, run=tmp_path / "run", refused=True, survives=True, reporter=Silent())
     with Run.open(tmp_path / "run") as run:
         assert [note.text for note in run.store.notes("count")] == ["the last step is not finite"]
-
-
-def test_describing_computes_nothing_and_makes_no_folder(tmp_path: Path) -> None:
-    reporter = Recorder()
-    with from_command_line(dry_run=True):
-        counting(5, reporter=reporter)
-    assert reporter.results[0] == "5 steps"
-    assert reporter.results[1].startswith("run directory: runs")
-    assert os.listdir(tmp_path) == []
 
 
 def shown(text: str, is_terminal: bool) -> list[str]:
@@ -231,15 +215,6 @@ def test_the_bar_is_seen_in_a_terminal_unless_quiet(
     assert ("sweep" in drawn) == visible
     assert ("1 min 15 s left" in drawn) == visible
     assert ("25 %" in drawn) == visible
-
-
-def test_the_bar_goes_when_its_work_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminal, "errors", Console(file=io.StringIO(), width=80, force_terminal=True))
-    with terminal.Terminal() as reporter:
-        reporter.progress("sweep", 0.99, 1.0)
-        assert reporter._bar is not None
-        reporter.progress("sweep", 1.0)
-        assert reporter._bar is None
 
 
 @pytest.mark.parametrize("has_widgets", [True, False])

@@ -33,12 +33,6 @@ def test_transformers_loads_a_saved_plan(model: Path, tmp_path: Path) -> None:
     assert json.loads((folder / "plan.json").read_text())["plan"] == "0 2 3"
 
 
-def test_a_model_in_memory_is_saved(tmp_path: Path) -> None:
-    stack = library.load(tiny_llama(4))
-    assert library.save(stack, "0 2-3", tmp_path / "shallow").gap == 0
-    assert library.load(tmp_path / "shallow").depth == 3
-
-
 def test_repeated_layers_are_copied_and_folders_are_kept_without_overwrite(model: Path, tmp_path: Path) -> None:
     once = ("save", model, "--output", tmp_path / "m", "--plan")
     assert "; 1 of its layers is a copy" in layerwise(*once, "0-3 3").out
@@ -93,13 +87,6 @@ def test_layers_of_two_models_are_merged(trained: tuple[Path, Path], tmp_path: P
     name = "vit.layers.1.mlp.fc1.weight"
     assert torch.equal(merged.state_dict()[name], source.state_dict()[name])
     assert "already has a model" in refused("save", *trained, "--output", tmp_path / "m", "--plan", "a:0", "--quiet")
-
-
-def test_an_unknown_base_model_is_noted(tmp_path: Path) -> None:
-    one, two = (save_vit(tmp_path / str(seed), seed, None) for seed in (0, 1))
-    ended = layerwise("save", one, two, "--output", tmp_path / "m", "--plan", "a:0 b:1")
-    assert ended.code == 0
-    assert "note: the base of a, b is unknown" in ended.err
 
 
 def test_incompatible_models_are_rejected(trained: tuple[Path, Path], tmp_path: Path) -> None:

@@ -89,11 +89,6 @@ def test_an_opened_corpus_is_divided_as_its_file_would_be(demo: Stack, tmp_path:
     assert len(splits.test) > 0
 
 
-def test_held_out_texts_need_a_text() -> None:
-    with pytest.raises(DataError, match="--validation and --test require --text"):
-        split_documents(TrainingData(validation=Path("x.txt")), 0)
-
-
 @pytest.mark.slow
 def test_without_a_text_the_standard_library_is_divided() -> None:
     division = split_documents(TrainingData(), 0)

@@ -159,12 +159,6 @@ def test_the_minutes_begin_when_a_verb_is_called(monkeypatch: pytest.MonkeyPatch
     assert [begun(reporter=Silent()) for _ in range(2)] == [0, 1]
 
 
-def test_a_text_that_fits_is_read_whole(stack: Stack, clock: Callable[[float], None]) -> None:
-    own = choose(stack, timed(stack, 1e-6), minutes=1.0)
-    assert own.data.digest == choose(stack, timed(stack, 1e9), tokens="all").data.digest
-    assert own.options["tokens"] == "all"
-
-
 def test_minutes_in_which_nothing_can_be_concluded_are_refused(stack: Stack, clock: Callable[[float], None]) -> None:
     with pytest.raises(OptionError, match=r"^--minutes must be at least \d+, got 1: conclusions need 8 documents"):
         choose(stack, timed(stack, 1.0), minutes=1.0)

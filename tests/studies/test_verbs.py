@@ -25,8 +25,6 @@ from layerwise.runner.files import ExperimentFile
 from layerwise.runner.reporter import Silent
 from layerwise.runner.verb import VerbCall, load_verb, write_command
 
-FEW = ("--families", "leave_one_out", "--no-similarity")
-
 
 @pytest.fixture(scope="module")
 def result(model: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> layerwise.Result:
@@ -106,21 +104,6 @@ def test_names_paths_and_texts_stand_for_what_they_lead_to(
     assert "resumed: " in ended.err
 
 
-def test_the_command_line_resumes_what_python_began(
-    result: layerwise.Result, model: Path, texts: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = result.losses
-    ended = command("sweep", model, "--text", texts, "--run", result.folder, *FEW)
-    assert ended.code == 0, ended.err
-    assert f"resumed: {len(before)}" in ended.err
-    assert result.losses == before
-
-
-def test_an_option_that_there_is_not_is_refused() -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument 'familys'"):
-        layerwise.sweep("demo", familys=("painters",))
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -136,12 +119,6 @@ def test_a_file_that_cannot_be_run_is_refused(text: str, message: str, tmp_path:
     ended = command("run", file)
     assert ended.code == 2
     assert message in ended.err
-
-
-def test_names_that_a_module_does_not_have_are_refused() -> None:
-    for module in (layerwise.train, layerwise.search):
-        with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-            module.nothing  # noqa: B018
 
 
 def test_a_table_that_is_not_there_is_refused_with_those_that_are(result: layerwise.Result) -> None:

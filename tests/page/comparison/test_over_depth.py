@@ -6,11 +6,10 @@ from itertools import accumulate
 
 import pytest
 
-from layerwise.page import ReportData, render
+from layerwise.page import ReportData
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.runner.summary import summary
 from layerwise.studies.compare.over_depth import name_quantity, read_at_half
 from layerwise.studies.compare.page import list_partitions
 from layerwise.studies.compare.side_by_side import compare_side_by_side
@@ -132,15 +131,3 @@ def compared_of(*sizes: Sequence[int]) -> ReportData:
 def test_layers_are_counted_around_the_longest_zone(sizes: tuple[int, ...], counts: tuple[int, int, int]) -> None:
     (own, *_) = list_partitions(compared_of(sizes, (12,))).values()
     assert (own.beginning, own.middle, own.ending) == counts
-
-
-def test_zones_are_listed_side_by_side() -> None:
-    data = compared_of((3, 8, 1), (2, 9, 1))
-    (line,) = [line for line in summary(data).splitlines() if line.startswith("m0") and "|" in line]
-    assert " ".join(line.split()).startswith("m0 3 0–2 | 3–10 | 11 3 (25 %) 8 (67 %) 1 (8 %)")
-
-
-def test_models_without_zones_are_named() -> None:
-    page = render(of_rows(list(rows_of((3, 8, 1))), [], depth=DEPTH))
-    assert "because there are fewer than 10 layers or too few states: m1" in page
-    assert "No run divided the depth into zones" in render(of_rows([], []))

@@ -7,7 +7,6 @@ import pytest
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.studies.compare.over_models import VerdictAt, correct_by_holm
-from layerwise.studies.compare.page import describe_claim
 from page.comparison.several import of_rows
 
 SAME_FUNCTION, SAME_THING = "same_function", "Do the middle layers all do the same thing?"
@@ -65,16 +64,6 @@ def test_conclusions_over_models(
     assert standing(claim) == over
     assert "".join(name[1] for name in shown(claim)) == holds
     assert "".join(name[1] for name in shown(claim, -1.0)) == not_
-
-
-def test_the_sentence_names_the_models_it_holds_for() -> None:
-    alone = describe_claim(about([CLEAR, CLEAR], models="aa"))
-    assert alone == "Measured in one model, which is too few to compare."
-    assert describe_claim(about([AGAINST, CLEAR, WEAK, []])) == (
-        "Measured in 3 of 4 models. In every measured model: does not hold. In any measured model: holds. After "
-        "correction over the models, it holds in m1. After correction over the models, it does not hold in m0. In m2, "
-        "it is decided only without this correction."
-    )
 
 
 HARM = "Do some layers do harm?"

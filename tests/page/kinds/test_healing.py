@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from layerwise.page import ReportData, render
+from layerwise.page import ReportData
 from layerwise.results.rows import Score
 from layerwise.studies.heal.page import derive_window_accuracy, write_findings
 from tools.golden.outputs import stored
@@ -115,9 +115,3 @@ def test_the_benchmark_curve_starts_at_the_original_model_and_the_control() -> N
         *((condition, count, None) for condition in ("before", "healed") for count in range(3)),
         *((None, count, "chance") for count in range(3)),
     }
-
-
-@pytest.mark.parametrize("gains", [(), (HELPS, HURTS)])
-def test_the_page_has_the_benchmark_curve_if_windows_were_evaluated(gains: tuple[tuple[float, float], ...]) -> None:
-    page = render(data([*WITHOUT_WINDOWS, *answers(*gains)]))
-    assert ("Benchmarks by the number of middle layers skipped" in page) == bool(gains)

@@ -1,11 +1,7 @@
 """Loops and gains: the best per window, the fitted line, and the finding."""
 
-from dataclasses import replace
-
 import pytest
 
-from layerwise.page import ReportData
-from layerwise.page.render import build_chapters
 from layerwise.results.selection import Rows
 from layerwise.studies.sweep.page_rows import FITTED, find_best, fit_line
 from tools.golden.outputs import stored
@@ -14,11 +10,6 @@ WIDTHS = (3, 5)
 RUN = stored("sweep-loops-planted")
 """The best of M layers are M - 1 loops, the best gain is (M + 1) / 2."""
 OTHER = stored("sweep-planted")
-
-
-def changed(metric: str, **values: float | None) -> ReportData:
-    scores = (replace(score, **values) if score.metric == metric else score for score in RUN.scores)
-    return replace(RUN, scores=tuple(scores))
 
 
 def test_the_best_number_of_loops_has_the_smallest_effect() -> None:
@@ -37,8 +28,3 @@ def test_the_line_goes_through_the_mean_of_the_best_counts() -> None:
     assert fit_line(RUN) == pytest.approx((-1.0, 1.0))
     assert sorted(row.value for row in Rows(find_best(RUN)).where(against=FITTED)) == pytest.approx([2.0, 4.0])
     assert fit_line(OTHER) is None
-
-
-def test_windows_whose_best_is_at_the_end_are_counted() -> None:
-    (chapter,) = [each for each in build_chapters(changed("at_end", value=2.0)) if each.anchor == "loops"]
-    assert "In 2 layer windows, the largest number of loops tried is best." in "".join(chapter.body)

@@ -1,6 +1,5 @@
 """`layerwise compare`: runs and evaluations of lm-eval."""
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import layerwise
 from cli.command import heavy_imports, refused
 from cli.command import layerwise as command
 from layerwise.errors import OptionError, RunError
-from layerwise.page import ReportData, markdown
+from layerwise.page import ReportData
 from layerwise.results import Manifest, Run
 from page.comparison.several import DEPTHS, sweeps
 from studies.comparison.evaluation_folders import Evaluation, accuracies
@@ -78,30 +77,6 @@ def test_the_exit_code_reports_a_significant_loss(sides: tuple[Path, Path], tmp_
     assert "--fail-if-worse must be at least 0" in refused("compare", *sides, "--fail-if-worse", "-0.1")
 
 
-def test_python_has_the_rows_and_the_markdown(sides: tuple[Path, Path]) -> None:
-    result = layerwise.compare(*sides, fail_if_worse=0.01)
-    assert list(result.table("paired")["verdict"]) == ["worse", "inconclusive", "alike"]
-    assert list(result.table("tolerance")["verdict"]) == ["exceeded", "inconclusive", "kept"]
-    scores = {(row.arm, row.task): row.value for row in result.rows if row.measure == "evaluated"}
-    assert scores["base", "arc"] == 0.47
-    assert scores["quantized", "wikitext"] > scores["base", "wikitext"] == pytest.approx(0.6 / math.log(2))
-    text = markdown(result.data)
-    assert "| arc | acc | worse |" in text
-    assert "FAILS: shown to be worse by more than 0.01" in text
-    assert result.plot("differences-0").figure["data"]
-
-
-def test_evaluations_are_compared_with_the_first(few: tuple[Path, Path], tmp_path: Path) -> None:
-    third = Evaluation({"arc": FEW_OTHERS["arc"]}, "third").write(tmp_path / "third")
-    result = layerwise.compare(*few, third)
-    assert [(row.arm, row.task) for row in result.rows if row.measure == "paired"] == [
-        ("quantized", "arc"),
-        ("quantized", "wikitext"),
-        ("third", "arc"),
-    ]
-    assert "third was not evaluated on wikitext" in result.summary
-
-
 def test_different_baselines_are_reported(few: tuple[Path, Path], tmp_path: Path) -> None:
     again = Evaluation(FEW)
     again.samples["arc"][3]["acc"] = 0
@@ -157,11 +132,6 @@ def test_one_evaluation_is_rejected(sides: tuple[Path, Path]) -> None:
     assert refused("compare", sides[0]).startswith("A comparison requires two evaluations")
 
 
-@pytest.mark.slow
-def test_comparing_evaluations_imports_nothing_heavy(sides: tuple[Path, Path], tmp_path: Path) -> None:
-    assert heavy_imports("compare", *sides, "--output", tmp_path / "page.html") == []
-
-
 MODELS = ("small", "medium")
 
 
@@ -184,15 +154,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         write_run(folder / name, data, name) for name, (_, data) in zip(MODELS, sweeps(*MODELS), strict=True)
     )
     return small, medium
-
-
-def test_the_command_writes_a_page_and_prints_the_tables(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    ended = command("compare", *runs, "--output", tmp_path / "page.html")
-    assert (ended.code, ended.err) == (0, "")
-    assert ended.out.splitlines()[-1] == f"report: {tmp_path / 'page.html'}"
-    assert "\nsmall " in ended.out
-    assert "Transformer Layers as Painters" in ended.out
-    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 def test_python_has_the_rows_the_claims_a_table_and_the_page(runs: tuple[Path, Path], tmp_path: Path) -> None:
@@ -237,5 +198,7 @@ def test_a_run_without_rows_is_rejected(runs: tuple[Path, Path], tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_comparing_runs_imports_nothing_heavy(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    assert heavy_imports("compare", *runs, "--output", tmp_path / "page.html") == []
+@pytest.mark.parametrize("inputs", ["sides", "runs"])
+def test_comparing_imports_nothing_heavy(inputs: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    folders = request.getfixturevalue(inputs)
+    assert heavy_imports("compare", *folders, "--output", tmp_path / "page.html") == []

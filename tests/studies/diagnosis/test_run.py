@@ -15,8 +15,6 @@ from layerwise.measure.interventions.ablation import ablation_losses
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_TREATMENTS
-from layerwise.page import ReportData
-from layerwise.page.kinds import judge_published
 from layerwise.results import Run, Score
 from layerwise.results.run import MANIFEST
 from layerwise.runner.reporter import Silent
@@ -24,7 +22,7 @@ from layerwise.runner.tasks import Study
 from layerwise.stack import Stack, load
 from layerwise.studies.diagnose import parts as module
 from layerwise.studies.diagnose.context import TIMES, PartSettings
-from layerwise.studies.diagnose.part_names import DEFAULT_PARTS, RECOVERY_STEPS, WITHIN_MINUTES, sort_parts
+from layerwise.studies.diagnose.part_names import DEFAULT_PARTS, WITHIN_MINUTES, sort_parts
 from layerwise.studies.diagnose.steps import PartTask, describe_run, describe_work, list_smaller_parts
 from measure.planted_models import own_text, planted
 from studies.test_runner import Recorder
@@ -92,18 +90,6 @@ def test_every_part_has_rows_with_a_null(whole: list[Score]) -> None:
     assert with_nulls >= MEASURES - without
     found = {score.claim for score in whole if score.measure == "contrast"}
     assert found >= {"core", "error_accumulation", "redundant_sets", "scaling"}
-
-
-@pytest.mark.slow
-def test_the_rows_answer_the_questions_of_their_paper(whole: list[Score]) -> None:
-    answered = {finding.question for finding in judge_published(ReportData({"depth": DEPTH}, (), tuple(whole)))}
-    assert answered >= {
-        "Can the weights of a layer be predicted from its neighbors?",
-        "Do weights oscillate from layer to layer?",
-        "Is there a core of layers that matters far more than the rest?",
-        "Do some layers do harm?",
-        "Is scaling the only change that a layer survives?",
-    }
 
 
 BARE = {"predictability", "part"}
@@ -244,7 +230,3 @@ def test_settings_but_not_the_order_of_parts_identify_a_run(stack: Stack, readin
     )
     assert len({families(), *(families(**change) for change in changes)}) == 7
     assert sort_parts(("redundancy", "ablation", "proxies")) == ("proxies", "ablation", "redundancy")
-
-
-def test_the_default_number_of_steps_is_that_of_the_recipe() -> None:
-    assert RecoveryRecipe().steps == RECOVERY_STEPS

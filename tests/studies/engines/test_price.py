@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import layerwise
 from layerwise.data.batches import make_batches
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
-from layerwise.measure.cost.memory import peak_bytes
 from layerwise.measure.interventions.sweep import CostEstimate, estimate_cost, head_cost_in_layers
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
@@ -20,7 +18,7 @@ from layerwise.results.rows import Score
 from layerwise.runner import price
 from layerwise.runner.arguments import PathLike
 from layerwise.runner.price import count_tokens, describe_remaining, fits_in, time_passes
-from layerwise.runner.reporter import Reporter, format_size
+from layerwise.runner.reporter import Reporter
 from layerwise.runner.result import Result
 from layerwise.runner.study import RunDescription, start_run
 from layerwise.runner.tasks import Remaining, Study, Task
@@ -68,13 +66,6 @@ def test_memory_beyond_that_of_one_piece_is_added(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(price, "peak_bytes", lambda: 2_000_000_000)
     said = describe_remaining([Remaining(2, "batches", lambda: 1.0, memory_bytes=1_000_000_000)], timed=True)
     assert said.endswith("at most 3 GB of memory")
-
-
-def test_memory_that_loading_took_is_part_of_what_is_needed() -> None:
-    torch.ones(50_000_000, dtype=torch.float32, device="cpu")
-    peak = peak_bytes()
-    said = describe_remaining([Remaining(2, "batches", lambda: 1.0)], timed=True)
-    assert said.endswith(f"at most {format_size(peak)} of memory")
 
 
 def test_a_warm_batch_of_median_size_is_timed(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:

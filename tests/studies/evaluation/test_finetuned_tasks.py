@@ -22,8 +22,6 @@ from layerwise.studies.evaluate.finetuned_tasks import (
     LEARNING_CURVE,
     PREDICTIONS,
     FineTunedModel,
-    add_means,
-    describe_task,
     fine_tune_model,
     run_task,
 )
@@ -264,22 +262,6 @@ def test_a_learning_curve_replaces_an_earlier_one(tmp_path: Path, run: Run, monk
         ("planted", None, "step_seconds", 0.25),
     }
     assert len(rows) == 6
-
-
-def test_the_note_has_the_limit() -> None:
-    whole = describe_task(planted(), ONCE)
-    assert whole == "planted: examples: train 120, selection 60, test 60."
-    limited = describe_task(planted(), replace(ONCE, training_limit=50, test_limit=20))
-    assert "train 50 of 120, selection 60, test 20 of 60; not comparable" in limited
-
-
-def test_a_single_fine_tuning_has_the_interval_over_examples() -> None:
-    scores = task_rows(planted(), (1, 0, 0, 1), (1, 0, 1, 1))
-    pieces = [replace(row, arm="name", seed=0, tuning_seed=0) for row in scores]
-    rows = add_means([[pieces]])
-    one, *means = (_found(rows, name, "accuracy") for name in ("name/0.0", "name/0", "name"))
-    assert [replace(mean, seed=0, tuning_seed=0) for mean in means] == [one, one]
-    assert (one.value, one.documents) == (0.75, 4)
 
 
 def test_models_without_a_classification_head_are_an_error(bert: Path, tmp_path: Path) -> None:

@@ -154,22 +154,6 @@ def test_the_summary_has_means_and_the_scale_from_chance(tmp_path: Path, run: Ru
     assert "all: the mean is over easy (accuracy), hard (mcc)." in [note.text for note in run.store.notes("glue")]
 
 
-def test_a_task_at_chance_has_no_scale(tmp_path: Path, run: Run, taught: list[Any]) -> None:
-    coin = replace(EASY, name="coin", test=tuple(row._replace(label=0) for row in EASY.test))
-    _evaluate(_models(tmp_path), [coin, HARD], run)
-    assert _values(run, "coin", "accuracy", NORMALISED) == {}
-    assert _values(run, "all", "mean", NORMALISED) == {}
-    assert _values(run, "hard", "mcc", NORMALISED)
-
-
-def test_variants_are_means_over_their_models_under_a_plan(tmp_path: Path, run: Run, taught: list[Any]) -> None:
-    _evaluate(_models(tmp_path, ("ltg/0", "ltg/1", "elc/0")), [EASY, HARD], run)
-    found = _values(run, "easy", "accuracy")
-    assert {"0 of ltg", "0 of elc", "0 of ltg/1", "0 of elc/0.0"} <= set(found)
-    assert found["0 of ltg"] == pytest.approx((found["0 of ltg/0"] + found["0 of ltg/1"]) / 2)
-    assert "0 of elc" in _values(run, "all", "mean", NORMALISED)
-
-
 def test_models_of_different_depth_are_an_error(tmp_path: Path) -> None:
     (model,) = _models(tmp_path)
     deeper = replace(model, arm="deep", members=PlanChoice(("painters",)).list_members(6))

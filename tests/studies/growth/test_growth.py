@@ -10,11 +10,8 @@ from data import babylm
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.plan.schedule import GrowthSchedule, Phase
 from layerwise.results import Manifest, Run, Score
-from layerwise.runner.reporter import Silent
-from layerwise.stack import load
 from layerwise.studies.train_growth.schedule_file import write_schedule
 from layerwise.studies.train_growth.task import FAMILY
-from layerwise.studies.train_growth.verb import growth as train_growth
 from studies.growth.tiny_inputs import DEPTH, SHORT, record
 
 STEP_TOKENS = 4 * 16
@@ -31,17 +28,6 @@ def growth(model: Path, text: Path, run: Path, *options: object) -> Ended:
 def grown(config: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
     folder = tmp_path_factory.mktemp("runs") / "grown"
     return folder, growth(config, texts, folder, "--schedules", "stacking", "--seeds", 2, *LONGER)
-
-
-@pytest.mark.slow
-def test_the_schedule_and_the_result_are_printed(grown: tuple[Path, Ended], config: Path) -> None:
-    folder, ended = grown
-    assert f"{config.name}: 4 layers, cpu, from random weights" in ended.err
-    assert "windows of 16 tokens to train" in ended.err
-    assert "uniform/1: 60 steps in" in ended.err
-    assert "stacking/1: " in ended.err
-    assert "At equal FLOPs" in ended.out
-    assert ended.out.splitlines()[-1] == f"report: {folder}/report.html"
 
 
 @pytest.mark.slow
@@ -110,25 +96,6 @@ def test_training_continues_from_a_checkpoint_or_random_weights(checkpoint: Path
     assert "from random weights" in anew.err
     assert not (tmp_path / "tuned" / "uniform").exists()
     assert record(tmp_path / "anew", "ramp").recipe["from_scratch"]
-
-
-def test_python_trains_an_opened_model_and_returns_the_rows(checkpoint: Path, texts: Path, tmp_path: Path) -> None:
-    stack = load(checkpoint, device="cpu")
-    before = {name: weight.clone() for name, weight in stack.model.state_dict().items()}
-    result = train_growth(
-        stack,
-        texts,
-        schedules="ramp",
-        steps=8,
-        batch_size=4,
-        max_length=16,
-        evals=1,
-        device="cpu",
-        run=tmp_path / "run",
-        reporter=Silent(),
-    )
-    assert list(result.table("held_out").groupby("arm").size().items()) == [("ramp", 2), ("uniform", 2)]
-    assert all(weight.equal(before[name]) for name, weight in stack.model.state_dict().items())
 
 
 def test_a_separate_text_is_held_out(config: Path, tmp_path: Path) -> None:

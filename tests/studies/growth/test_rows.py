@@ -13,9 +13,7 @@ from layerwise.data.text.language_modeling import TokenWindows
 from layerwise.data.text.tokens import Window
 from layerwise.measure.language.bigram import BigramModel
 from layerwise.plan.schedule import GrowthSchedule, ModelCost, Phase
-from layerwise.results.rows import Score
 from layerwise.results.training_record import LogEntry, TrainingRecord
-from layerwise.runner.training_runs import average_over_seeds
 from layerwise.studies.train_growth.held_out import make_held_out_row, make_null_rows
 from layerwise.studies.train_growth.rows import FinishedArm, compare_variants, make_accounting_rows, make_schedule_rows
 from layerwise.train.cost.frontier import CostPoint
@@ -142,14 +140,3 @@ def test_savings_come_from_training_curves() -> None:
     assert found["time_saved", "tokens"] == pytest.approx(1 - (2 * 0.25 + 6 * 0.5) / 8)
     assert found["loss_ratio", "tokens"] == pytest.approx(1.0)
     assert compare_variants({"halves": arms["halves"]}, ends, HALVED) == ([], [])
-
-
-def test_rows_of_variants_are_means_over_seeds() -> None:
-    def row(arm: str, seed: int, value: float) -> Score:
-        return Score("held_out", "nll", value, value - 1, value + 1, documents=5, tokens=50, arm=arm, seed=seed)
-
-    rows = [row("a", 0, 1.0), row("b", 0, 5.0), row("a", 1, 3.0)]
-    mean, single = average_over_seeds([*rows, Score("held_out", "nll", 9.0, arm="a")])
-    assert (mean.arm, mean.seed, mean.value, mean.documents) == ("a", None, 2.0, 5)
-    assert mean.low == pytest.approx(2 - (12.7062**2 + 1) ** 0.5, abs=1e-3)  # over two seeds, and over documents
-    assert (single.arm, single.value, single.low) == ("b", 5.0, 4.0)

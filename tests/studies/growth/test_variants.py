@@ -33,12 +33,10 @@ from layerwise.studies.train_growth.variants import (
     REVERSED,
     UNIFORM,
     build_controls,
-    build_schedules,
     choose_setting,
     compute_max_steps,
     count_exchanged,
     list_uniform_lengths,
-    read_variants,
 )
 from layerwise.studies.train_growth.verb import growth as train_growth
 from studies.growth.tiny_inputs import SHORT, record
@@ -170,12 +168,6 @@ def test_growth_replaces_trained_layers_with_a_note() -> None:
     check_initial_weights(preset(PUBLISHED, DEPTH), pretrained=True)
     with pytest.raises(PlanError, match=r"stacking adds layers \(phase shallow\).*--from-scratch"):
         check_initial_weights(preset("stacking", DEPTH), pretrained=True)
-
-
-def test_presets_are_built_for_the_depth() -> None:
-    variants = read_variants((PUBLISHED, IMPORTANCE, PERMUTED), has_importance_run=False)
-    assert list(variants) == [PUBLISHED, IMPORTANCE, PERMUTED]
-    assert build_schedules(variants, DEPTH) == {PUBLISHED: preset(PUBLISHED, DEPTH)}
 
 
 @pytest.mark.slow

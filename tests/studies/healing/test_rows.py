@@ -12,7 +12,6 @@ from peft import PeftModel
 from scipy import stats
 from transformers import AutoModelForCausalLM, AutoModelForImageClassification, AutoModelForMaskedLM
 
-import layerwise as library
 from cli.command import Ended, layerwise, refused
 from cli.conftest import save_llama, save_texts
 from cli.picture_models import save_vit
@@ -24,7 +23,6 @@ from layerwise.measure.stats.effects import compute_effects
 from layerwise.measure.stats.statistics import StratumLabels, paired_proportions, student_interval, wilson
 from layerwise.plan import Plan, families
 from layerwise.results.rows import Loss, Score
-from layerwise.runner.reporter import Silent
 from layerwise.stack import load
 from layerwise.studies.heal import rows as made
 from layerwise.studies.heal.benchmarks import Outcomes
@@ -292,29 +290,6 @@ def test_the_checkpoint_matches_the_base_with_adapters_under_the_plan(
         expected = adapted.logits(Plan.parse("0 2-3"), input_ids=ids)
         torch.testing.assert_close(written(ids).logits, expected, rtol=1e-4, atol=1e-4)
     assert load(str(folder / "model")).depth == 3
-
-
-@pytest.mark.slow
-def test_the_learning_rate_grid_is_extended_at_its_edge(inputs: tuple[Path, Path], tmp_path: Path) -> None:
-    result = library.heal(
-        inputs[0],
-        inputs[1],
-        plan="0 2-3",
-        method="tail",
-        teacher="none",
-        learning_rates=(1e-3, 2e-3),
-        steps=1,
-        seeds=1,
-        evals=1,
-        batch_size=4,
-        max_length=24,
-        controls=(),
-        run=tmp_path,
-        reporter=Silent(),
-    )
-    tried = {row.learning_rate for row in result.rows if row.metric == "validation_nll"}
-    assert {1e-3, 2e-3} < tried
-    assert [row.learning_rate for row in result.rows if row.metric.startswith("chosen")]
 
 
 @pytest.mark.slow

@@ -122,14 +122,6 @@ def test_random_orders_are_never_the_original_order(rows: list[Score]) -> None:
     )
 
 
-def test_rows_have_unique_keys_and_depend_only_on_the_seed(rows: list[Score]) -> None:
-    keys = [(row.measure, row.key) for row in rows]
-    assert len(keys) == len(set(keys))
-    seen: list[tuple[int, int]] = []
-    assert compare_models("arm", STACKS, SPLITS, draws=6, seed=5, progress=lambda *done: seen.append(done)) == rows
-    assert seen == [(number, 18) for number in range(1, 19)]
-
-
 def test_language_models_are_compared_by_loss() -> None:
     ids = torch.randint(3, 97, (24, 9), generator=torch.Generator().manual_seed(0))
     texts = Listed([{"input_ids": row, "labels": row} for row in ids])
@@ -261,13 +253,6 @@ def test_different_base_models_are_an_error_and_unknown_ones_a_note() -> None:
     (said,) = check_one_base({**known, "c": SourceModel("models", "C", None), "d": SourceModel("models", "D", None)})
     assert said.startswith("the base of c, d is unknown")
     assert check_one_base({"a": SourceModel("models", "A", None)}) == ()
-
-
-def test_added_parts_of_a_model_are_detected() -> None:
-    assert SourceModel("arm", "A", pedigree("arm", variant="position")).added == "a position encoding"
-    assert SourceModel("arm", "A", pedigree("arm", variant="wiring")).added == "learned layer weights"
-    assert SourceModel("arm", "A", pedigree("arm", variant="predict")).added is None
-    assert SourceModel("models", "A", None).added is None
 
 
 def test_any_number_of_models_can_be_named() -> None:

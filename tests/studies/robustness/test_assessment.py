@@ -135,15 +135,6 @@ def test_interrupted_inside_measures_resume_with_the_interrupted_variant(ask: As
     assert resumed == {measure: set(run.store.scores(measure)) for measure in resumed}
 
 
-def test_only_new_models_are_surveyed(ask: Ask, shelf: Shelf, run: Run) -> None:
-    plain = EvaluationGrid(orders=3, draws=3, layers=False)
-    ask("baseline/0", grid=plain)
-    shelf.opened.clear()
-    ask("baseline/0", "baseline/1", grid=plain)
-    assert shelf.opened == ["baseline-1"]
-    assert scores(run, "robustness").where(arm="baseline", seed=1, order="sequential", metric="accuracy")
-
-
 def test_a_survey_is_reused_only_for_the_same_grid_data_and_numerics(ask: Ask, tmp_path: Path) -> None:
     plain = EvaluationGrid(orders=3, draws=3, layers=False)
     how = "float32 on cpu, 1 thread"

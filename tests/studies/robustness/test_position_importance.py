@@ -77,8 +77,3 @@ def test_every_variant_has_a_row_per_layer_and_position() -> None:
         list(position_importance_rows({"short": {0: Survey(3, {}, tables=PositionTables(*np.ones((2, 8, 3, 3))))}}))
         == []
     )
-
-
-def test_constant_layers_have_no_correlation() -> None:
-    flat = np.ones((DEPTH, DEPTH))
-    assert float(relation(flat, flat)) == 0.0

@@ -78,14 +78,6 @@ def test_all_models_of_a_run_are_surveyed(trained: Path) -> None:
     assert scores(trained) == found
 
 
-def test_one_model_is_surveyed_in_a_new_run(one: tuple[Path, Ended]) -> None:
-    folder, ended = one
-    assert ended.code == 0, ended.err
-    assert ended.out.splitlines()[2].startswith("vit ")
-    models = {(row.arm, row.seed) for row in scores(folder) if row.measure == "robustness"}
-    assert models == {(None, None), ("vit", None), ("vit", 0)}
-
-
 @pytest.mark.slow
 def test_a_trained_model_is_labeled_by_its_method(trained: Path, tmp_path: Path) -> None:
     path = trained / "layershuffle-predict" / "seed-0" / "model"
@@ -159,7 +151,6 @@ def test_a_different_kind_of_run_is_rejected(one: tuple[Path, Ended], tmp_path: 
     with Run.open(one[0]) as run:
         Run.create(swept, replace(run.manifest, families=("leave_one_out",))).close()
     message = refused("robustness", swept, *DIGITS)
-    assert "is not a run of `layerwise train robust`" in message
     assert "is not a run of `layerwise train robust`" in message
 
 

@@ -16,7 +16,6 @@ from layerwise.results import Run
 from layerwise.results.training_record import TrainingRecord
 from layerwise.runner.opening import default_folder
 from layerwise.runner.reporter import Silent
-from layerwise.stack import weight_hash
 from layerwise.studies.robustness.training_verb import train_robust
 from studies.describing import describe_call
 
@@ -40,19 +39,6 @@ def trained(vit: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
 def stamps(folder: Path) -> dict[str, int]:
     found = [*folder.glob("*/seed-*/model/*"), *folder.glob("*/seed-*/survey-*.npz")]
     return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in found}
-
-
-def test_the_terminal_lists_every_variant(trained: tuple[Path, Ended]) -> None:
-    folder, ended = trained
-    table = ended.out.splitlines()
-    assert table[0].startswith("Order: accuracy (%); chance 10; Δ from the baseline")
-    assert [line.split()[0] for line in table[2:4]] == ["baseline", "layershuffle"]
-    assert table[-1] == f"report: {folder}/report.html"
-    assert "vit: 3 layers, float32, cpu" in ended.err
-    assert "digits: 20 training, 20 validation, 20 test examples" in ended.err
-    assert "2 training methods, 2 seeds each" in ended.err
-    assert ended.err.count("2 steps in") == 4
-    assert "Writing model" not in ended.err
 
 
 def test_models_are_written_as_checkpoints_with_their_records(trained: tuple[Path, Ended]) -> None:
@@ -158,21 +144,3 @@ def test_python_and_a_run_directory_train_the_same_models(
     assert library.train.robust.__name__ == "train_robust"
     with pytest.raises(AttributeError, match="nonsense"):
         library.train.nonsense  # noqa: B018
-
-
-def test_training_does_not_change_an_opened_model(vit: Path, tmp_path: Path) -> None:
-    stack = library.load(vit)
-    before = weight_hash(stack.model)
-    library.train.robust(
-        stack,
-        methods="baseline",
-        images="digits",
-        limit=20,
-        batch_size=10,
-        seeds=1,
-        run=tmp_path / "run",
-        reporter=Silent(),
-    )
-    assert weight_hash(stack.model) == before
-    pedigree = TrainingRecord.read(tmp_path / "run/baseline/seed-0/model")
-    assert pedigree.base == before

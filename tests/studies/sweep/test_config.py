@@ -30,10 +30,6 @@ def test_windows_loops_and_repeats_follow_the_options() -> None:
     assert config.describe() == ("looped", "repeat_blocks", "loops:1-2,4", "times:3", "window:1-2")
 
 
-def test_new_options_do_not_rename_runs_without_them() -> None:
-    assert PlanChoice.check(("looped",), ("0-3",), (), None, "2").describe() == ("looped", "plan:0-3")
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -52,11 +48,6 @@ def test_new_options_do_not_rename_runs_without_them() -> None:
 def test_invalid_and_unused_options_are_rejected(options: dict[str, Any], reason: str) -> None:
     with pytest.raises((OptionError, PlanError), match=reason):
         layerwise.sweep("no-such-model", reporter=Silent(), **options)
-
-
-def test_a_plan_beyond_the_depth_is_rejected() -> None:
-    with pytest.raises(PlanError, match="the model has 4 layers"):
-        PlanChoice.check((), ("0-4",), (), None, "2").list_members(4)
 
 
 FOR_ONE = {"leave_branch_out", "repeat_blocks", "damped_repeats", "bits", "bits_noise"}

@@ -13,7 +13,6 @@ from layerwise.measure.cost import pass_time
 from layerwise.measure.cost.pass_time import MIN_ROUNDS, TimedPass
 from layerwise.results import Run
 from layerwise.results.rows import Score
-from layerwise.runner.reporter import Silent
 from layerwise.studies.time import steps as timing
 
 PLANS = ("--plan", "0-3", "--plan", "0 (1|2) 3")
@@ -96,11 +95,6 @@ def test_times_of_another_machine_are_rejected(
 ) -> None:
     monkeypatch.setattr(timing, "read_hardware", lambda device: {"processor": "another"})
     assert "its machine is" in refused(*command)
-
-
-def test_a_single_plan_is_compared_with_the_original_model(model: Path, tmp_path: Path, steps: list[int]) -> None:
-    result = package.time(model, plans="0 1 3", rounds=MIN_ROUNDS, context=6, run=tmp_path / "run", reporter=Silent())
-    assert list(dict.fromkeys(row.plan for row in result.table("time").itertuples())) == ["0-3", "0 1 3"]
 
 
 def test_invalid_plans_are_rejected(model: Path, tmp_path: Path) -> None:

@@ -39,11 +39,6 @@ test_planted_costs_are_found_in_most_runs = truths.make_simulated_test(
 )
 
 
-def test_an_inconclusive_answer_states_the_text_that_would_decide() -> None:
-    noisy = scaled(0.05, 0.15, 3.0, noise=2.0, documents=8)
-    assert any("settle it" in truths.judge_rows("scaling", noisy(run), 12).answer for run in range(5))
-
-
 def test_without_a_set_or_a_rival_there_are_no_rows() -> None:
     assert contrast_scaling(planted([0.1, 3.0], 0, ["0=scale:0.1", "0=noise:1", "0=gate:0.9"])) == []
     assert contrast_redundant_sets(PlanEffects.from_losses([], "0-5", seed=0), "0 4 5", ["random"], RANKING, 3) == []

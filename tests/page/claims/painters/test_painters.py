@@ -146,12 +146,6 @@ test_planted_cosines_are_found = make_planted_test(spaces(0.02), depth=STATED)
 test_planted_cosines_are_found_in_most_runs = make_simulated_test(spaces(0.05), depth=STATED, nightly=True)
 
 
-def test_cosines_of_few_documents_are_inconclusive() -> None:
-    claim = judge_rows("same_space", cosines(0.3 + 0.5 * ZONE, documents=7)(0), STATED)
-    assert claim.verdict == "inconclusive"
-    assert "fewer than 8 documents" in claim.answer
-
-
 BASELINE, ABSENT = "0-7", "0-2 6 7"
 MOVED = {"reverse": ["0-2 5-3 6 7"], "random": ["0-2 4 3 5-7", "0-3 5 4 6 7"], "parallel": ["0-2 (3|4|5) 6 7"]}
 TASKS = ("stdlib", "arithmetic", "copy")
