@@ -28,7 +28,7 @@ from layerwise.measure.language.benchmarks import CHANCE, find_benchmarks, find_
 from layerwise.plan import Plan, families
 from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack, load
-from measure.language.local_tasks import TASKS, asked, write_task, write_tasks, write_whole_texts
+from measure.language.local_tasks import TASKS, asked, write_task, write_tasks
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 DEPTH = 6
@@ -51,7 +51,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
     folder = tmp_path_factory.mktemp("tasks")
     write_tasks(folder)
-    write_whole_texts(folder)
     return folder
 
 
@@ -217,7 +216,7 @@ def test_missing_tokenizer_is_rejected(stack: Stack, requests: BenchmarkRequests
 
 
 def test_data_files_are_found_beside_the_task_file(folder: Path) -> None:
-    write_task(folder, "near", *TASKS["lambada_tiny"], questions=Path("questions.jsonl"))
+    write_task(folder, "lambada_tiny", Path("questions.jsonl"), "near")
     assert find_benchmarks(["near"], folder).names == ("near",)
 
 
@@ -247,12 +246,10 @@ def shuffled(dataset):
 def test_task_sampling_is_seeded_and_isolated(stack: Stack, folder: Path, tmp_path: Path) -> None:
     """The task draws from the generators of Python, numpy and torch, and shuffles its questions."""
     (tmp_path / "chance_utils.py").write_text(CHANCE_UTILS)
-    kind, text = TASKS["arc_tiny"]
-    drawn = text.replace("num_fewshot: 2", "num_fewshot: 0").replace(
-        'doc_to_choice: "{{choices}}"', "doc_to_choice: !function chance_utils.choices"
-    )
-    rest = drawn + "process_docs: !function chance_utils.shuffled"
-    write_task(tmp_path, "drawn", kind, rest, folder / "questions.jsonl")
+    drawn = write_task(tmp_path, "arc_tiny", folder / "questions.jsonl", "drawn")
+    text = drawn.read_text().replace("num_fewshot: 2", "num_fewshot: 0")
+    text = text.replace('"{{choices}}"', "!function chance_utils.choices")
+    drawn.write_text(text + "process_docs: !function chance_utils.shuffled")
 
     def seen(seed: int, luck: int) -> list[list[int]]:
         random.seed(luck)
@@ -323,7 +320,7 @@ def test_missing_folder_and_empty_names_are_rejected(tmp_path: Path) -> None:
 
 def test_unavailable_data_suggests_task_folder(tmp_path: Path) -> None:
     pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
-    write_task(tmp_path, "far", *TASKS["arc_tiny"])
+    write_task(tmp_path, "arc_tiny", name="far")
     with pytest.raises(MeasureError, match=r"data of far could not be loaded.*--task-folder"):
         find_benchmarks(["far"], tmp_path)
 
