@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from layerwise.errors import RunError
-from layerwise.results.evaluations import EvaluationLog, LoggedDocument, disagreements, match
+from layerwise.results.evaluations import EvaluationLog, LoggedDocument, TaskLog, disagreements, match
 from studies.comparison.evaluation_folders import DATE, Evaluation, hashed, samples_of
 
 RIGHT = {"task": {"acc": [1, 0, 1], "acc_norm": [1.0, 1.0, 0.0]}}
@@ -28,6 +28,11 @@ def text_of(error: pytest.ExceptionInfo[RunError], *folders: Path) -> str:
     for name, folder in zip("AB", folders, strict=False):
         text = text.replace(str(folder), name)
     return text
+
+
+def tasks_of(folder: Path, *evaluations: Evaluation) -> list[TaskLog]:
+    written = [each.write(folder / name) for name, each in zip("ab", evaluations, strict=False)]
+    return [EvaluationLog.read(str(each)).tasks["task"][0] for each in written]
 
 
 def test_logs_are_read(evaluation: Evaluation, tmp_path: Path) -> None:
@@ -111,10 +116,7 @@ def test_documents_are_matched_by_hash_in_any_order(evaluation: Evaluation, tmp_
     for each in (evaluation, other):
         each.samples["task"] += [{**duplicate, "doc_id": 3}, {**duplicate, "doc_id": 4, "acc": 0}]
         each.results["n-samples"]["task"]["effective"] = 5
-    first, second = (
-        EvaluationLog.read(str(each.write(tmp_path / name))).tasks["task"][0]
-        for name, each in (("a", evaluation), ("b", other))
-    )
+    first, second = tasks_of(tmp_path, evaluation, other)
     both = match("task", first, second)
     assert both["acc", "none"] == (((1,), (0,), (1,), (1,), (0,)),) * 2
 
@@ -124,10 +126,7 @@ def test_duplicate_documents_are_matched_by_their_requests(evaluation: Evaluatio
         sample |= {"doc_hash": "one", "prompt_hash": prompt}
     other = evaluation.copy()
     other.samples["task"] = [other.samples["task"][at] for at in (2, 0, 1)]
-    first, second = (
-        EvaluationLog.read(str(each.write(tmp_path / name))).tasks["task"][0]
-        for name, each in (("a", evaluation), ("b", other))
-    )
+    first, second = tasks_of(tmp_path, evaluation, other)
     assert match("task", first, second)["acc_norm", "none"] == (((1.0,), (1.0,), (0.0,)),) * 2
 
 
@@ -212,10 +211,7 @@ def test_different_evaluations_are_refused(kind: str, evaluation: Evaluation, tm
     change, message = MISMATCHES[kind]
     other = evaluation.copy()
     change(other)
-    first, second = (
-        EvaluationLog.read(str(each.write(tmp_path / name))).tasks["task"][0]
-        for name, each in (("a", evaluation), ("b", other))
-    )
+    first, second = tasks_of(tmp_path, evaluation, other)
     with pytest.raises(RunError) as error:
         match("task in A and B", first, second)
     assert str(error.value) == message
