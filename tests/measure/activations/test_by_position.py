@@ -25,7 +25,7 @@ from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.interventions.survey import EvaluationGrid, Survey
 from layerwise.plan.edits import skip
 from layerwise.stack import Stack, load
-from measure.planted_classifiers import CLASSES, Idle, Listed, Reader, classifier, splits, turning
+from measure.planted_classifiers import CLASSES, Idle, Listed, classifier, splits, turning
 from train.tiny_models import tiny_vit
 
 DEPTH = 3
@@ -195,15 +195,6 @@ def test_states_without_position_give_chance() -> None:
 
 
 SPLITS = splits(24)
-
-
-def test_idle_layers_have_no_update_and_no_importance() -> None:
-    tables = importance_by_position(classifier([Idle(), Reader(), Idle()]), SPLITS.test, SPLITS.collate)
-    assert tables.worth.shape == tables.added.shape == (UNITS, 3, 3)
-    assert np.abs(tables.worth[:, [0, 2]]).max() < 1e-5
-    assert tables.added[:, [0, 2]].max() == 0.0
-    assert tables.worth[:, 1].min() > 0.5
-    assert tables.added[:, 1].min() > 0.1
 
 
 def test_importance_is_the_loss_without_the_layer_at_its_position() -> None:

@@ -107,12 +107,6 @@ def test_trailing_axes_are_flattened() -> None:
     assert values([state.view(3, 6, 2, 4) for state in states]) == values(states)
 
 
-def test_single_document_has_no_null() -> None:
-    found = values([random(seed, 2, 6, 4) for seed in range(2)], documents=["a", "a"])
-    assert ("cosine", "0,1") in found
-    assert not [metric for metric, _ in found if "null" in metric]
-
-
 def by_window(documents: list[str]) -> dict[tuple[str, str], Score]:
     sums = SimilaritySums()
     for number, name in enumerate(documents):

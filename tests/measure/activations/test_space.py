@@ -34,12 +34,6 @@ def test_shared_space_is_seen_from_both_ends() -> None:
     assert found == pytest.approx({"published": 0.5, "beginning": 0.5, "ending": 0.5})
 
 
-def test_decay_with_distance_is_no_zone_at_equal_distance() -> None:
-    found = values(planted(by_distance(0.95)))
-    assert found["published"] > 0.05
-    assert (found["beginning"], found["ending"]) == pytest.approx((0.0, 0.0))
-
-
 def test_cosine_of_other_documents_and_sinks_are_excluded() -> None:
     zone = zones(0.9, 0.4)
     assert values(planted(zone, elsewhere=zone))["beginning"] == pytest.approx(0.0)

@@ -164,11 +164,3 @@ def test_difficulty_common_to_all_plans_cancels(losses: list[Loss], members: tup
     cost, difference = rows["ranking", "skip"], rows["parallel", "skip:parallel"]
     assert (cost.high or 0.0) - (cost.low or 0.0) > 0.5
     assert (difference.low, difference.high) == pytest.approx((0.0, 0.0))
-
-
-def test_too_few_windows_or_plans_make_no_rows(losses: list[Loss]) -> None:
-    records = plan_records(families.painters(DEPTH))
-    assert contrast_painters(losses, [], DEPTH) == []
-    assert contrast_painters(losses, [record for record in records if record.affected <= 3], DEPTH) == []
-    without_skip = [record for record in records if record.strategy != "skip"]
-    assert {row.claim for row in contrast_painters(losses, without_skip, DEPTH)} == {"looping"}

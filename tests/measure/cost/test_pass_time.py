@@ -117,10 +117,3 @@ def test_static_cache_decodes_the_same_token(plan: str, batch: int) -> None:
         for _ in range(WARM_UP + 1 + PASSES):
             stack.model(**fixed)
         assert fixed["past_key_values"].get_seq_length() <= 11 + CACHE_SLOTS
-
-
-def test_cpu_records_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pass_time, "CapturedPass", None)
-    stack = load(tiny_llama())
-    with evaluating(stack.model), torch.inference_mode():
-        assert TimedPass(stack, Setting("decode", 1, 4)).seconds() > 0

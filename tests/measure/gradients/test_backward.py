@@ -5,13 +5,12 @@ import torch
 from torch import Tensor
 
 from conftest import tiny_llama
-from layerwise.data.batches import LabeledBatch, make_item
 from layerwise.measure.gradients import proxies as module
 from layerwise.measure.gradients.proxies import Gate, compute_loss_gradient, differentiable, run_backward, split_batch
 from layerwise.measure.language.loss import window_losses
 from layerwise.stack import load
 from layerwise.stack.branches import edited, find_branches
-from measure.language.test_loss import ragged_batch, vision_stack
+from measure.language.test_loss import ragged_batch
 from rounding import unit
 
 STACK = load(tiny_llama(depth=4).double())
@@ -65,16 +64,6 @@ def test_chunked_loss_matches_loss_and_gradient(monkeypatch: pytest.MonkeyPatch,
     torch.testing.assert_close(gradient, torch.autograd.grad(whole, state)[0], rtol=1e-4, atol=1e-6)
     expected = [loss.nll for loss in window_losses(STACK, state.detach(), BATCH)]
     torch.testing.assert_close(nll, torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-5)
-
-
-def test_gate_gradients_of_images_match_finite_differences() -> None:
-    stack = vision_stack()
-    pixels = torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(6))
-    batch = LabeledBatch({"pixel_values": pixels}, torch.tensor([0, 4, 2]), tuple(make_item(f"i{n}") for n in range(3)))
-    with differentiable(stack):
-        found = run_backward(stack, batch, None)
-    assert set(found.gates) == {(layer, None) for layer in range(4)}
-    assert all(gate.shape == (3,) and gate.abs().min() > 0 for gate in found.gates.values())
 
 
 def test_gradients_of_parts_sum_to_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,14 +79,6 @@ def test_sets_are_replaced_jointly(stack: Stack, reading: EvalData) -> None:
     assert found == pytest.approx(expected, rel=1e-4)
 
 
-def test_neighbor_sets_are_central_inner_layers() -> None:
-    for depth in range(4, 60):
-        adjacent, inner = neighbor_sets(depth).values()
-        assert adjacent == tuple(range(adjacent[0], adjacent[0] + len(adjacent)))
-        assert len(adjacent) == len(list(joint_sets(depth).values())[-1])
-        assert set(adjacent) <= set(inner) == set(range(1, depth - 1))
-
-
 def test_neighbor_sets_have_costs(scores: list[Score]) -> None:
     for name, layers in neighbor_sets(DEPTH).items():
         assert value(scores, **set_columns(name, layers)) > 0

@@ -50,17 +50,6 @@ ARMS = {
 }
 
 
-def test_accuracy_and_null_by_condition() -> None:
-    found = rows_of(ARMS)
-    assert {(row.metric, row.against): row.value for row in found.where(arm=None)} == {
-        ("depth", None): 4,
-        ("classes", None): 10,
-        ("accuracy", "chance"): 0.1,
-        ("leads", None): 1.0,
-    }
-    assert rows_of(ARMS, "nll").value(metric="leads") == 0
-
-
 def student(seeds: np.ndarray, units: np.ndarray) -> float:
     """Half of the interval over `seeds` (their means) and equal `units` (means over seeds), as by hand."""
     over = [(stats.t(len(each) - 1).ppf(0.975) * stats.sem(each)) for each in (seeds, units) if len(each) > 1]
@@ -127,19 +116,6 @@ def test_intervals_over_seeds_and_orders_have_their_coverage(seeds: int) -> None
         row = one(rows_of({"vit": of_values(hits, hits)}, batch=21), "vit", "random", "accuracy")
         inside += row.low <= 0.4 <= row.high
     assert inside / 2000 >= 0.94
-
-
-def test_texts_have_intervals_over_windows() -> None:
-    hits, scored, nats = [9, 2, 8, 1] * 2, [10] * 8, [1.0, 30.0, 2.0, 31.0] * 2
-    alone = {"llama": {0: Survey(4, {"random": outcome(hits, nats, scored)})}}
-    found = rows_of(alone, "nll")
-    row = one(found, "llama", "random", "accuracy")
-    shares = np.array(hits) / 10
-    reach = stats.t(7).ppf(0.975) * shares.std(ddof=1) / 8**0.5
-    assert (row.value, row.low, row.high) == pytest.approx((0.5, 0.5 - reach, 0.5 + reach))
-    assert (row.documents, row.tokens) == (8, 80)
-    assert one(found, "llama", "random", "nll").value == pytest.approx(128 / 80)
-    assert not found.where(metric="accuracy_top5")
 
 
 def test_intervals_are_limited_to_the_range_of_the_metric() -> None:

@@ -357,18 +357,6 @@ def test_normalized_is_0_at_chance_and_1_at_the_original_model() -> None:
     assert found["0 2"].low is None
 
 
-def test_normalized_uses_chance_and_metric_of_each_benchmark() -> None:
-    raw = [
-        score("0-3", "gsm8k", "exact_match/strict-match", 0.2, 0.05),
-        score("3-0", "gsm8k", "exact_match/strict-match", 0.1),
-        score("0-3", "mine", "acc", 0.9, 0.05),
-        score("3-0", "mine", "acc", 0.8),
-    ]
-    assert [row.value for row in normalize_scores(raw, "0-3")] == [1.0, 0.5]
-    own = normalize_scores(raw, "0-3", {"mine": 0.7})
-    assert [row.value for row in own] == [pytest.approx(1.0), pytest.approx(0.5)]
-
-
 @pytest.mark.parametrize(
     "full",
     [

@@ -92,12 +92,6 @@ def paradigm(right: int, tied: int, wrong: int) -> Score:
     return paradigm_rows("pairs", [MinimalPair("a", "b", "uid")], judgements)[0]
 
 
-def test_single_paradigm_has_wilsons_interval() -> None:
-    low, high = accuracy_interval([paradigm(70, 10, 20)])
-    found = wilson(75, 100)
-    assert (low, high) == (float(found.low), float(found.high))
-
-
 def test_stratified_interval_matches_a_sum_of_proportions() -> None:
     low, high = accuracy_interval([paradigm(300, 0, 700), paradigm(950, 0, 50)])
     error = np.sqrt(0.3 * 0.7 / 1000 + 0.95 * 0.05 / 1000) / 2

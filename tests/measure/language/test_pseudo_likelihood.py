@@ -204,16 +204,6 @@ def test_memory_is_bounded(speaker: SentenceScorer, monkeypatch: pytest.MonkeyPa
     assert peaks[1] - peaks[0] < 36 * 3_000
 
 
-def test_mode_and_hooks_are_restored() -> None:
-    tokenizer = word_tokenizer(WORDS)
-    model = model_of("bert", len(tokenizer)).train()
-    speaker = SentenceScorer.from_model(model, tokenizer)
-    first = log_likelihoods(speaker, [Passage(TEXTS[0])])
-    assert model.training
-    assert first == pytest.approx(log_likelihoods(speaker, [Passage(TEXTS[0])])), "dropout is off"
-    assert model(input_ids=torch.tensor([[2, 5, 3]])).logits.shape[1] == 3
-
-
 def test_unscorable_models_are_rejected() -> None:
     tokenizer = word_tokenizer(WORDS)
     with pytest.raises(MeasureError, match="got BertModel"):

@@ -66,12 +66,6 @@ def test_rows_of_a_layer() -> None:
     assert (rows["area"].documents, rows["area"].tokens) == (9, 99)
 
 
-def test_two_seeds_have_no_interval() -> None:
-    courses = [recovery_time(damaged(0.5, 0.4, 0.01, 0.01), TWIN, 0.05)] * 2
-    rows = recovery_rows({"layer": 3}, courses, courses, courses, 12, 9, 99)
-    assert all(row.low is None for row in rows if not row.metric.startswith("censored"))
-
-
 def test_layer_with_only_diverged_seeds_has_no_area() -> None:
     courses = [recovery_time(LossCurve(STEPS, ()), TWIN, 0.05)] * 3
     made = recovery_rows({"layer": 3}, courses, courses, courses, 12, 9, 99)

@@ -74,15 +74,6 @@ def test_types_are_weighted_equally() -> None:
     assert row(scores, "correlation", against="shuffled").value == pytest.approx(sum(bands) / 2)
 
 
-def test_random_model_has_its_rows() -> None:
-    scores = deltas(load(tiny_llama(seed=5)))
-    twin = row(scores, "correlation", against="random_twin")
-    assert twin.value == pytest.approx(-0.5, abs=0.05)
-    assert twin.value != row(scores, "correlation").value
-    assert {s.part for s in scores} >= {"self_attn.q_proj.weight", "mlp.down_proj.weight", None}
-    assert not any("norm" in (s.part or "") for s in scores)
-
-
 def test_equal_layers_have_no_correlation() -> None:
     same = noise(1, 8, 8).expand(6, 8, 8)
     scores = deltas(planted_stack({"same": same, "other": noise(6, 8, 8, 1)}))

@@ -156,13 +156,6 @@ def test_related_layers_are_predicted_and_noise_is_not() -> None:
     assert 0.99 < errors[1] < 1.1
 
 
-def test_wide_matrices_keep_their_orientation() -> None:
-    kin = autoregressive(8, 200, 10, rho=0.99)
-    stack = planted_stack({"up": kin, "down": kin.mT, "both": noise(8, 10, 10)})
-    predicted = predict_layer(stack, 3)
-    assert torch.allclose(predicted["up"], predicted["down"].T)
-
-
 def test_predicted_rows_are_held_out() -> None:
     weights = autoregressive(5, 60, 6, rho=0.9)
     other = weights.clone()
