@@ -16,6 +16,7 @@ from layerwise.results import Run
 from layerwise.results.training_record import TrainingRecord
 from layerwise.runner.opening import default_folder
 from layerwise.runner.reporter import Silent
+from layerwise.stack import weight_hash
 from layerwise.studies.robustness.training_verb import train_robust
 from studies.describing import describe_call
 
@@ -144,3 +145,21 @@ def test_python_and_a_run_directory_train_the_same_models(
     assert library.train.robust.__name__ == "train_robust"
     with pytest.raises(AttributeError, match="nonsense"):
         library.train.nonsense  # noqa: B018
+
+
+def test_training_does_not_change_an_opened_model(vit: Path, tmp_path: Path) -> None:
+    stack = library.load(vit)
+    before = weight_hash(stack.model)
+    library.train.robust(
+        stack,
+        methods="baseline",
+        images="digits",
+        limit=20,
+        batch_size=10,
+        seeds=1,
+        run=tmp_path / "run",
+        reporter=Silent(),
+    )
+    assert weight_hash(stack.model) == before
+    pedigree = TrainingRecord.read(tmp_path / "run/baseline/seed-0/model")
+    assert pedigree.base == before
