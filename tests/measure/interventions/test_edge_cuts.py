@@ -150,12 +150,6 @@ def test_pairs_without_a_margin_are_omitted() -> None:
     assert row.value == pytest.approx(-model.adds[Edge(3, 1)][1::2].mean())
 
 
-def test_paradigms_are_weighted_equally() -> None:
-    changes = np.array([[1.0, 1.0, 1.0, 1.0, 3.0, 3.0]])
-    own = estimate_means(changes, ["a"] * 4 + ["b"] * 2)
-    assert (own.value[0], own.error[0]) == (2.0, 0.0)
-
-
 def test_intervals_of_changes_have_their_coverage() -> None:
     chance = np.random.default_rng(0)
     names = [name for name in "abc" for _ in range(12)]

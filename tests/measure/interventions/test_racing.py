@@ -207,13 +207,6 @@ def test_no_layer_is_decided_before_rare_documents() -> None:
     assert min(end.documents for end in result.finishes.values()) >= rare_documents(4)
 
 
-def test_undecidable_layers_leave_early() -> None:
-    model = SimulatedModel([0.0] * 4, documents=640, noise=5.0)
-    result = race(model.measure, skip_keys(model.depth), model.lengths)
-    assert {end.decision for end in result.finishes.values()} == {"unresolved"}
-    assert max(end.documents for end in result.finishes.values()) < 640
-
-
 def test_decided_layers_are_not_evaluated_again() -> None:
     model = SimulatedModel([2.0, 0.0, 0.0, 2.0], documents=400, noise=0.2)
     asked = [layers for layers, _ in looks(model)]
@@ -261,18 +254,6 @@ def test_too_little_text_is_rejected() -> None:
     model = SimulatedModel([0.1] * 4, documents=6)
     with pytest.raises(MeasureError, match="at least 8 windows for a verdict, got 6"):
         race(model.measure, skip_keys(model.depth), model.lengths)
-
-
-def test_undetected_effects_state_their_limit() -> None:
-    model = SimulatedModel([0.05] * 4, documents=40, noise=1.0)
-    found = [
-        row for row in race_rows(race(model.measure, skip_keys(model.depth), model.lengths)) if row.layer is not None
-    ]
-    assert {row.metric for row in found} == {"unresolved"}
-    assert all((row.mde or 0.0) > 0.2 for row in found)
-    exact = SimulatedModel([0.0] * 4, noise=0.001)
-    settled = [row for row in race_rows(race(exact.measure, skip_keys(4), exact.lengths)) if row.layer is not None]
-    assert all((row.mde or 1.0) < 0.001 for row in settled)
 
 
 def test_rare_gain_is_found_once_read() -> None:

@@ -150,13 +150,6 @@ def test_differences_are_paired_by_seed_image_and_order() -> None:
     assert not found.where(arm="baseline", against="baseline")
 
 
-def test_only_common_seeds_are_compared() -> None:
-    arms = {"baseline": {0: ARMS["baseline"][0]}, "layershuffle": ARMS["layershuffle"]}
-    row = one(rows_of(arms), "layershuffle", "sequential", "accuracy_above")
-    gaps = arms["layershuffle"][0].outcomes["sequential"].hits - arms["baseline"][0].outcomes["sequential"].hits
-    assert row.value == pytest.approx(gaps.mean())
-
-
 def test_random_draws_of_the_original_order_are_excluded() -> None:
     masked = outcome([0, 1, 0, 0], [0.0, 1.0, 3.0, 0.0], [0, 1, 1, 0])
     rows = rows_of({"vit": {0: Survey(2, {"random": masked})}})

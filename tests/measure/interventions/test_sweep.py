@@ -134,10 +134,3 @@ def test_non_finite_original_model_is_rejected() -> None:
 def test_plan_of_another_depth_is_rejected_before_running() -> None:
     with pytest.raises(PlanError, match="the model has 6 layers"):
         sweep(STACK, [Plan.parse("0-7")], READING)
-
-
-def test_training_mode_is_restored() -> None:
-    model = tiny_llama().train()
-    stack = load(model)
-    sweep(stack, [Plan.parse("0-3")], READING)
-    assert all(module.training for module in model.modules())

@@ -66,14 +66,6 @@ def test_rows_of_a_layer() -> None:
     assert (rows["area"].documents, rows["area"].tokens) == (9, 99)
 
 
-def test_layer_with_only_diverged_seeds_has_no_area() -> None:
-    courses = [recovery_time(LossCurve(STEPS, ()), TWIN, 0.05)] * 3
-    made = recovery_rows({"layer": 3}, courses, courses, courses, 12, 9, 99)
-    ends = {"steps", "censored", "steps_to_untouched", "censored_untouched"}
-    assert {(row.metric, row.against) for row in made} == {("steps", "twin"), *((metric, None) for metric in ends)}
-    assert Rows(made).value(metric="censored") == 1.0
-
-
 @pytest.mark.parametrize("trajectory", [TWIN, LossCurve(STEPS, (3.0, 2.9)), LossCurve(STEPS, ())])
 def test_runs_can_be_read_from_rows(trajectory: LossCurve) -> None:
     run = LossCurveKey(3, "noise_50", "layer", 2)

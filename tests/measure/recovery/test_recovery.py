@@ -289,8 +289,3 @@ def test_equal_scale_reaches_its_target(steepness: float, power: float, target: 
         assert not 2.0**-11 < exact < 32.0
     else:
         assert damage(scale) == pytest.approx(target, rel=0.011)
-
-
-def test_undamageable_layer_has_no_equal_scale() -> None:
-    assert find_equal_scale(lambda scale: 0.0, 0.1, 0.01) is None
-    assert find_equal_scale(lambda scale: math.nan, 0.1, 0.01) is None

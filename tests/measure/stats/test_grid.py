@@ -51,16 +51,6 @@ def test_grid_stores_every_loss_by_plan_and_unit() -> None:
         assert (grid.nll[plan, cell], grid.hits[plan, cell], grid.tokens[cell]) == (row.nll, row.hits, row.tokens)
 
 
-def test_units_are_documents_by_task() -> None:
-    grid = arrange(losses())
-    assert grid.documents() == 18
-    assert grid.unit() == "document"
-    assert grid.by_unit(grid.tokens).tolist() == [11.0] * 18
-    part = grid.of_task("prose")
-    assert part.documents() == 9
-    assert part.by_unit(part.nll)[1].tolist() == [2 * (100 + 10 * document) + 1 for document in range(9)]
-
-
 def test_units_are_windows_if_documents_are_few() -> None:
     grid = arrange(losses(documents=3)).of_task("code")
     assert grid.unit() == "window"

@@ -1,10 +1,9 @@
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from layerwise.measure.stats.ridge import PENALTIES, Moments, choose_penalty, fit_ridge
+from layerwise.measure.stats.ridge import PENALTIES, choose_penalty, fit_ridge
 from tier import by_tier
 
 
@@ -24,22 +23,6 @@ def test_fit_matches_the_closed_form(count: int, predictors: int, share: float) 
     expected = torch.linalg.solve(square + penalty * torch.eye(predictors), centered.T @ (y - y.mean(dim=0)))
     assert torch.allclose(fit.coefficients, expected, atol=1e-8)
     assert torch.allclose(fit.predict(x), y.mean(dim=0) + centered @ expected, atol=1e-8)
-
-
-def test_moments_of_parts_sum_to_the_whole() -> None:
-    x, y = rows(20, 4), rows(20, 3, seed=1)
-    (whole,) = Moments.from_rows(x, y).fit((1.0,))
-    (parts,) = (Moments.from_rows(x[:7], y[:7]) + Moments.from_rows(x[7:], y[7:])).fit((1.0,))
-    assert torch.allclose(whole.coefficients, parts.coefficients)
-    assert torch.allclose(whole.y_mean, parts.y_mean)
-
-
-def test_residual_is_relative_to_the_training_mean() -> None:
-    x, y = rows(30, 3), rows(30, 2, seed=1)
-    (fit,) = fit_ridge(x[:20], y[:20], (1.0,))
-    found = fit.residual(x[20:], y[20:])
-    assert found.errors == pytest.approx(float((y[20:] - fit.predict(x[20:])).square().sum()))
-    assert found.total == pytest.approx(float((y[20:] - y[:20].mean(dim=0)).square().sum()))
 
 
 def test_penalty_is_small_for_signal_and_large_for_noise() -> None:

@@ -74,21 +74,9 @@ def test_types_are_weighted_equally() -> None:
     assert row(scores, "correlation", against="shuffled").value == pytest.approx(sum(bands) / 2)
 
 
-def test_equal_layers_have_no_correlation() -> None:
-    same = noise(1, 8, 8).expand(6, 8, 8)
-    scores = deltas(planted_stack({"same": same, "other": noise(6, 8, 8, 1)}))
-    assert {s.part for s in scores} == {"other", None}
-
-
 def test_rounding_is_no_difference() -> None:
     noise_of_sums = 1 + 1e-15 * np.random.default_rng(0).standard_normal((6, 6))
     assert not correlation_summands(noise_of_sums + noise_of_sums.T, 1)[1].any()
-
-
-def test_shallow_models_have_fewer_lags() -> None:
-    scores = deltas(planted_stack({"w": noise(4, 8, 8)}))
-    assert {s.distance for s in scores} == {1, 2}
-    assert row(scores, "correlation", 2).low is None
 
 
 def test_verdict_requires_exclusion_of_zero() -> None:
