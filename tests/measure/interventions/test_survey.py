@@ -137,14 +137,6 @@ def test_survey_survives_a_round_trip(tmp_path: Path) -> None:
             assert np.array_equal(getattr(outcome, part), getattr(other, part))
 
 
-def test_stored_texts_have_no_top_five(tmp_path: Path) -> None:
-    found = asked(turning(2))
-    for name, outcome in found.outcomes.items():
-        found.outcomes[name] = type(outcome)(outcome.hits, None, outcome.nll, outcome.scored)  # type: ignore[index]
-    found.save(tmp_path / "s.npz")
-    assert all(outcome.hits_top5 is None for outcome in Survey.read(tmp_path / "s.npz").outcomes.values())
-
-
 def test_selected_conditions() -> None:
     told: list[tuple[int, int]] = []
     only = [Condition(2, "even", True), Condition(2, "even", False)]

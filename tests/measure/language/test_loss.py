@@ -11,7 +11,7 @@ from contracts.zoo import SUPPORTED
 from layerwise.data.batches import IGNORED, Batch, LabeledBatch, make_item
 from layerwise.data.text.tokens import Window
 from layerwise.measure.language import loss
-from layerwise.measure.language.loss import find_head, token_losses, window_losses
+from layerwise.measure.language.loss import find_head, window_losses
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 
@@ -57,11 +57,6 @@ def test_chunks_do_not_change_the_loss(monkeypatch: pytest.MonkeyPatch, chunk_to
     assert [row.tokens for row in found] == [11, 4, 3]
 
 
-def test_vision_heads_do_not_act_by_token() -> None:
-    assert STACK.head_by_token
-    assert not vision_stack().head_by_token
-
-
 def vision_stack() -> Stack:
     torch.manual_seed(0)
     config = ViTConfig(
@@ -88,15 +83,6 @@ def test_images_are_scored_by_label() -> None:
     expected = functional.cross_entropy(logits, labels, reduction="none")
     torch.testing.assert_close(torch.tensor([row.nll for row in found]), expected)
     assert [row.hits for row in found] == (logits.argmax(-1) == labels).long().tolist()
-
-
-def test_token_loss_matches_log_softmax() -> None:
-    logits = torch.randn(6, 11, generator=torch.Generator().manual_seed(7)) * 30
-    targets = torch.tensor([0, 10, 3, 3, 7, 1])
-    expected = functional.cross_entropy(logits, targets, reduction="none")
-    nll, hits = token_losses(logits.clone(), targets)
-    torch.testing.assert_close(nll, expected)
-    assert hits.tolist() == (logits.argmax(-1) == targets).tolist()
 
 
 LANGUAGE_MODELS = [one for one in SUPPORTED if one.model_class.endswith(("LM", "LMHeadModel", "LMHead"))]

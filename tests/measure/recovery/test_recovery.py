@@ -265,13 +265,6 @@ def test_noise_has_the_standard_deviation_of_its_tensor() -> None:
     assert torch.equal(changed["gain"], WEIGHTS["gain"]), "a tensor without spread gets no noise"
 
 
-def test_noise_is_seeded_and_scaled() -> None:
-    first, again, other = (noise_direction(WEIGHTS, seed) for seed in ((0, 1), (0, 1), (1, 1)))
-    assert all(torch.equal(add_noise(WEIGHTS, first, 0.0)[name], WEIGHTS[name].float()) for name in WEIGHTS)
-    assert all(torch.equal(first[name], again[name]) for name in WEIGHTS)
-    assert not torch.equal(first["wide"], other["wide"])
-
-
 def test_non_finite_weights_are_rejected() -> None:
     with pytest.raises(MeasureError, match="broken must be finite"):
         noise_direction({"broken": torch.tensor([[1.0, math.nan]])}, (0,))

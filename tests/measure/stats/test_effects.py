@@ -81,15 +81,6 @@ def test_p_and_resolution_are_adjusted_over_plans_of_a_task() -> None:
     assert adjusted == statistics.holm(raw).tolist()
 
 
-def test_original_model_has_losses_without_effects() -> None:
-    found = table(compute_effects(losses(), BASE))
-    assert {plan for metric, plan in found if metric in {"delta_nll", "null_band"}} == {SAME, WORSE, NOISE}
-    assert {plan for metric, plan in found if metric == "nll"} == {BASE, SAME, WORSE, NOISE}
-    assert {metric for metric, _ in found} == {"delta_nll", "null_band", "nll", "token_accuracy"}
-    scores = compute_effects([row for row in losses() if row.plan == BASE], BASE)
-    assert [score.metric for score in scores] == ["nll", "token_accuracy"]
-
-
 def test_rows_depend_on_the_seed_but_not_on_input_order() -> None:
     rows = losses()
     shuffled = random.Random(1).sample(rows, len(rows))
