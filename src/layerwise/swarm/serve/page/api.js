@@ -1,19 +1,15 @@
 /** Requests to the server: JSON, server-sent events, and one request at a time for each panel. */
 
 const KEY = "layerwise-token";
-
-export const connection = new EventTarget(); // "lost" when the server cannot be reached, "token" when it needs a token
-
-export class ServerError extends Error {
-  constructor(error, status) {
-    super(error.message);
-    this.position = error.position ?? null;
-    this.status = status;
-  }
-}
-
 export const setToken = (token) => sessionStorage.setItem(KEY, token);
 export const hasToken = () => sessionStorage.getItem(KEY) !== null;
+
+/** Sends "lost" when the server cannot be reached, and "token" when it requires another token. */
+export const connection = new EventTarget();
+
+function serverError({ message, position = null }, status) {
+  return Object.assign(new Error(message), { position, status });
+}
 
 function reportLoss(error, signal) {
   if (!signal?.aborted) connection.dispatchEvent(new Event("lost"));
@@ -22,14 +18,16 @@ function reportLoss(error, signal) {
 
 async function send(path, body, signal) {
   const headers = hasToken() ? { Authorization: `Bearer ${sessionStorage.getItem(KEY)}` } : {};
-  const post = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
-  if (body !== undefined) headers["Content-Type"] = "application/json";
-  const response = await fetch(path, { headers, signal, cache: "no-store", ...post })
-    .catch((error) => reportLoss(error, signal));
+  const options = { headers, signal, cache: "no-store" };
+  if (body !== undefined) {
+    headers["Content-Type"] = "application/json";
+    Object.assign(options, { method: "POST", body: JSON.stringify(body) });
+  }
+  const response = await fetch(path, options).catch((error) => reportLoss(error, signal));
   if (response.ok) return response;
   if (response.status === 401) connection.dispatchEvent(new Event("token"));
-  const answer = await response.json().catch(() => ({}));
-  throw new ServerError(answer.error ?? { message: `The server answered with status ${response.status}.` }, response.status);
+  const { error } = await response.json().catch(() => ({}));
+  throw serverError(error ?? { message: `The server answered with status ${response.status}.` }, response.status);
 }
 
 export const call = async (path, body, signal) => (await send(path, body, signal)).json();
@@ -38,17 +36,16 @@ export const call = async (path, body, signal) => (await send(path, body, signal
 export async function* stream(path, body, signal) {
   const response = await send(path, body, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
+  for (let rest = ""; ; ) {
     const { value, done } = await reader.read().catch((error) => reportLoss(error, signal));
     if (done) return;
     const parts = (rest + value).split("\n\n");
     rest = parts.pop();
     for (const part of parts) {
       if (signal?.aborted) return;
-      if (!part.startsWith("data: ") || part === "data: [DONE]") continue;
+      if (!part.startsWith("data: {")) continue;
       const event = JSON.parse(part.slice(6));
-      if (event.error) throw new ServerError(event.error, response.status);
+      if (event.error) throw serverError(event.error, response.status);
       yield event;
     }
   }
@@ -62,11 +59,10 @@ export function latest() {
     const own = (current = new AbortController());
     try {
       await work(own.signal);
-      return !own.signal.aborted;
     } catch (error) {
-      if (own.signal.aborted) return false;
-      throw error;
+      if (!own.signal.aborted) throw error;
     }
+    return !own.signal.aborted;
   };
   run.cancel = () => current?.abort();
   return run;

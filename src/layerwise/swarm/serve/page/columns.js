@@ -1,49 +1,54 @@
-/** What the model writes: the original model on the left, the plan, or two examples of one, on the right. */
+/** What the model writes: the original model on the left; on the right the plan, or two examples of one. */
 
 import { latest, stream } from "./api.js";
-import { app, at, debounce, el, isIdentity, minus, nats, on, ranked, showError, without } from "./dom.js";
+import { app, at, button, debounce, el, isIdentity, nats, on, plural, ranked, showError, without } from "./dom.js";
 import { setPlan } from "./plan.js";
 
-const run = latest();
-let shown = ""; // what the columns show or are about to show
+const FULL = 4; // nats at which the shade of a token is strongest
+const generating = latest();
+let shown = ""; // what the columns show, or are about to show
 
 export const settings = () => ({
-  prompt: at("prompt").value, chat: at("chat").checked, seed: Number(at("seed").value) || 0,
-  new_tokens: Number(at("new-tokens").value) || 1, temperature: Number(at("temperature").value) || 0,
+  prompt: at("prompt").value, chat: at("chat").checked, new_tokens: Number(at("new-tokens").value) || 1,
+  temperature: Number(at("temperature").value) || 0, seed: Number(at("seed").value) || 0,
 });
 
-/** Shade a token by how much less likely one of the models finds it. */
+/** Shade a token by how many nats less likely it is. */
 export function shade(span, value, words) {
-  if (value === null) return;
   const tone = value > 0 ? "worse" : "better";
-  span.style.background = `color-mix(in srgb, var(--${tone}) ${Math.round(Math.min(1, Math.abs(value) / 4) * 65)}%, transparent)`;
-  span.title = words ?? `${nats(Math.abs(value))} nats ${value > 0 ? "less" : "more"} likely`;
+  const share = Math.round(65 * Math.min(1, Math.abs(value) / FULL));
+  span.style.background = `color-mix(in srgb, var(--${tone}) ${share}%, transparent)`;
+  span.title = words;
 }
 
-function pane(card, title, ...more) {
-  const made = { card, tokens: el("span"), foot: el("p", { class: "muted" }, "…") };
+function makePane(card, ...title) {
   const { prompt, chat } = settings();
-  const start = chat ? "" : `${prompt.length > 300 ? "…" : ""}${prompt.slice(-300)}`;
-  card.replaceChildren(el("h3", {}, title, ...more), el("p", { class: "tokens" }, el("span", { class: "muted" }, start), made.tokens), made.foot);
+  const start = chat ? "" : prompt.length > 300 ? `…${prompt.slice(-300)}` : prompt;
+  const [tokens, foot] = [el("span"), el("p", { class: "muted" }, "waiting")];
+  const text = el("p", { class: "tokens" }, el("span", { class: "muted" }, start), tokens);
+  card.replaceChildren(el("h3", {}, ...title), text, foot);
   card.classList.add("running");
-  return made;
+  return { card, tokens, foot };
 }
 
-function show({ card, tokens, foot }, event, other) {
-  if ("token" in event) tokens.append(el("span", {}, event.token));
-  event.shades?.forEach((value, index) => tokens.children[index]
-    && shade(tokens.children[index], value, `${minus(nats(Math.abs(value)))} nats ${value > 0 ? "less" : "more"} likely under ${other}`));
-  if (!event.end) return;
+function show({ card, tokens, foot }, { token, shades = [], end }, other) {
+  if (token !== undefined) tokens.append(el("span", {}, token));
+  shades.forEach((value, index) => {
+    const words = `${nats(Math.abs(value))} nats ${value > 0 ? "less" : "more"} likely under ${other}`;
+    if (tokens.children[index]) shade(tokens.children[index], value, words);
+  });
+  if (!end) return;
   card.classList.remove("running");
-  const { tokens: made, first_token_ms: first, tokens_per_second: pace, cached } = event.end;
-  foot.textContent = `${made} tokens · ${cached ? "from the cache" : `${pace.toFixed(1)} tokens/s · first token after ${first.toFixed(0)} ms`}`;
+  const pace = `${end.tokens_per_second.toFixed(1)} tokens/s · first token after ${end.first_token_ms.toFixed(0)} ms`;
+  foot.textContent = `${plural(end.tokens, "token")} · ${end.cached ? "from the cache" : pace}`;
 }
 
-/** Return what the right column shows: the plan, or examples while the plan is the original model. */
+/** Return what the right column shows. Examples are the layers that matter least and most. */
 function targets() {
-  if (!isIdentity()) return [{ title: app.plan.plan, plan: app.plan.plan }];
+  if (!isIdentity()) return [{ name: "the plan", plan: app.plan.plan }];
   if (app.layers.size < app.server.depth) return [];
-  return [ranked()[0], ranked().at(-1)].map(({ layer }) => ({ title: `without layer ${layer}`, plan: without(layer), isExample: true }));
+  const layers = [ranked()[0].layer, ranked().at(-1).layer];
+  return layers.map((layer) => ({ name: `the plan without layer ${layer}`, plan: without(layer), layer }));
 }
 
 async function generate() {
@@ -51,40 +56,50 @@ async function generate() {
   const key = JSON.stringify([settings(), wanted]);
   if (key === shown) return;
   shown = key;
-  const original = pane(at("original"), "original model");
-  const panes = wanted.map(({ title, plan, isExample }) => {
-    const use = isExample && el("button", { type: "button", onclick: () => setPlan(plan, "") }, "use this plan");
-    return pane(el("article", { class: "card answer" }), isExample ? "" : "plan ", isExample ? title : el("code", {}, title), use || "");
+  const original = makePane(at("original"), "original model");
+  const panes = wanted.map(({ plan, layer }) => {
+    const use = button("use this plan", () => setPlan(plan, `Layer ${layer} skipped.`));
+    const title = layer === undefined ? ["plan ", el("code", {}, plan)] : [`for example, without layer ${layer}`, use];
+    return makePane(el("article", { class: "card answer" }), ...title);
   });
-  const hint = el("article", { class: "card answer muted" }, "Skip a layer to see what the model writes without it.");
-  at("answers").replaceChildren(...(panes.length ? panes.map((each) => each.card) : [hint]));
+  const hint = el("article", { class: "card muted" }, "Skip a layer to see what the model writes without it.");
+  at("answers").replaceChildren(...(wanted.length ? panes.map(({ card }) => card) : [hint]));
   showError("generate-error", null);
   at("again").textContent = "stop";
-  const plans = wanted.length ? wanted.map(({ plan }) => plan) : [app.plan.plan];
-  const done = await run(async (signal) => {
-    for (const [index, plan] of plans.entries()) {
+  const isDone = await generating(async (signal) => {
+    for (const [index, { plan, name }] of (wanted.length ? wanted : [app.plan]).entries()) {
       for await (const event of stream("api/generate", { plan, ...settings() }, signal)) {
-        if (event.column === "original" && !index) show(original, event, panes.length > 1 ? wanted[0].title.replace("without", "the plan without") : "the plan");
-        else if (event.column === "plan") show(panes[index], event, "the original model");
+        if (event.column === "plan") show(panes[index], event, "the original model");
+        else if (event.column === "original" && !index) show(original, event, name);
       }
     }
-  }).catch((error) => (shown = "", showError("generate-error", error), true));
-  if (done) at("again").textContent = "run again";
+  }).catch((error) => {
+    shown = "";
+    showError("generate-error", error);
+    return true;
+  });
+  if (isDone) showEnd();
 }
 
-export const regenerate = debounce(250, generate);
+function showEnd() {
+  at("again").textContent = "run again";
+  for (const card of document.querySelectorAll(".running")) card.classList.remove("running");
+}
 
 export function startColumns() {
-  at("prompt").maxLength = app.server.limits.prompt;
-  at("new-tokens").max = app.server.limits.new_tokens;
-  at("chat-toggle").hidden = !app.server.chat;
+  const { limits, chat, prompt } = app.server;
+  const regenerate = debounce(250, generate);
+  at("prompt").value = prompt;
+  at("prompt").maxLength = limits.prompt;
+  at("new-tokens").max = limits.new_tokens;
+  at("chat-toggle").hidden = !chat;
   for (const id of ["prompt", "chat", "new-tokens", "temperature", "seed"]) at(id).addEventListener("input", regenerate);
   at("again").addEventListener("click", () => {
     const isRunning = at("again").textContent === "stop";
-    run.cancel();
-    for (const card of document.querySelectorAll(".running")) card.classList.remove("running");
-    at("again").textContent = "run again";
-    if (!isRunning) shown = "", generate();
+    generating.cancel();
+    showEnd();
+    shown = "";
+    if (!isRunning) generate();
   });
   on("plan", regenerate);
   on("measured", regenerate);

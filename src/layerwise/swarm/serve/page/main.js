@@ -2,71 +2,74 @@
 
 import { call, connection, hasToken, latest, setToken, stream } from "./api.js";
 import { settings, startColumns } from "./columns.js";
-import { app, at, copy, debounce, el, emit, interval, nats, on, ranked, showError, signed, without } from "./dom.js";
+import { app, at, button, copy, count, debounce, emit, interval, on, ranked, showError, without } from "./dom.js";
 import { setPlan, startPlan } from "./plan.js";
 import { startScore } from "./score.js";
-import { startStrip, update } from "./strip.js";
+import { showImportance, startStrip } from "./strip.js";
 import { startSwarm } from "./swarm.js";
 import { startTake } from "./take.js";
 
-const LINKED_TEXT = 2000; // characters of a text that a link may have
+const MAX_LINKED_TEXT = 2000; // characters
+const RETRY = 1500; // milliseconds
 const measuring = latest();
+let announced = ""; // the layers that matter least and most, as the other panels know them
 
+/** Measure every layer on a text, or on the server's. Edits do not interrupt this. */
 async function measure(text) {
   app.layers.clear();
-  update();
-  at("finding").textContent = "Which layer can go?";
+  announced = "";
+  at("finding").textContent = "Which layers can go?";
   await measuring(async (signal) => {
     for await (const event of stream("api/importance", { text }, signal)) {
       for (const each of event.layers ?? []) app.layers.set(each.layer, each);
-      update();
-      showFinding(event);
+      showImportance();
+      showFinding(event, text === null ? app.server.text.name : "your text");
     }
-  }).catch((error) => (at("progress").textContent = error.message));
+  }).catch(({ message }) => (at("progress").textContent = message));
 }
 
-function showFinding({ done, finding, measured, tokens }) {
+function showFinding({ done, finding, measured, tokens }, source) {
   const [least, most] = [ranked()[0], ranked().at(-1)];
-  const { depth, text } = app.server;
-  if (done || measured === depth) emit("measured");
-  if (finding) at("finding").textContent = finding;
-  else if (measured > 1) at("finding").textContent =
-    `So far, layer ${least.layer} matters least (${interval(least)} nats/token) and layer ${most.layer} most (${signed(most.delta)}).`;
-  at("progress").textContent = done ? `Measured on ${text.name}.` : `Measuring on ${text.name}: ${measured} of ${depth} layers, ${tokens} tokens`;
-  if (done) at("try").replaceChildren(...[least, most].map(({ layer }) =>
-    el("button", { type: "button", onclick: () => setPlan(without(layer), `Layer ${layer} skipped.`) }, `try without layer ${layer}`)));
+  const { depth } = app.server;
+  const soFar = `So far, layer ${least?.layer} matters least and layer ${most?.layer} most.`;
+  at("finding").textContent = finding ?? (measured > 1 ? soFar : "Which layers can go?");
+  const progress = `Measuring on ${source}: ${measured} of ${depth} layers, ${count(tokens ?? 0)} tokens`;
+  at("progress").textContent = done ? `Measured on ${source}.` : progress;
+  if (app.layers.size < depth || announced === `${least.layer} ${most.layer}`) return;
+  announced = `${least.layer} ${most.layer}`;
+  const skip = (layer) => setPlan(without(layer), `Layer ${layer} skipped.`);
+  const tries = [least, most].map(({ layer }) => button(`skip layer ${layer}`, () => skip(layer)));
+  at("try").replaceChildren(...tries);
+  emit("measured");
 }
 
-/** Keep the state of the page in the fragment of its address. */
+/** Fields of the page, by their name in the fragment of its address. */
+const FIELDS = { prompt: "prompt", new_tokens: "new-tokens", temperature: "temperature", seed: "seed", text: "text" };
+
 const saveState = debounce(300, () => {
-  const { prompt, chat, new_tokens, temperature, seed } = settings();
-  const text = at("text").value;
-  const state = { plan: app.plan.plan, prompt, chat: chat ? 1 : 0, new_tokens, temperature, seed };
-  if (text && text.length <= LINKED_TEXT) state.text = text;
+  const { chat, ...state } = { plan: app.plan.plan, ...settings() };
+  if (chat) state.chat = 1;
+  if (at("text").value && at("text").value.length <= MAX_LINKED_TEXT) state.text = at("text").value;
   window.history.replaceState(null, "", `#${new URLSearchParams(state)}`);
 });
 
 function restoreState() {
   const state = new URLSearchParams(location.hash.slice(1));
-  const fields = { prompt: "prompt", "new-tokens": "new_tokens", temperature: "temperature", seed: "seed", text: "text" };
-  for (const [id, name] of Object.entries(fields)) if (state.has(name)) at(id).value = state.get(name);
-  if (state.has("chat")) at("chat").checked = state.get("chat") === "1";
-  if (state.get("text")) at("text-panel").open = true;
+  for (const [name, id] of Object.entries(FIELDS)) if (state.has(name)) at(id).value = state.get(name);
+  at("chat").checked = state.has("chat");
+  if (state.has("text")) at("text-panel").open = true;
   return setPlan(state.get("plan") ?? `0-${app.server.depth - 1}`, "");
 }
 
 async function startPlay() {
-  const { depth, prompt, chat, structure } = app.server;
-  at("structure").textContent = structure;
-  at("prompt").value = prompt;
-  at("chat").checked = false;
-  for (const start of [startPlan, startStrip, startColumns, startScore, startTake]) start();
+  at("structure").textContent = app.server.structure;
+  for (const startPanel of [startPlan, startStrip, startColumns, startScore, startTake]) startPanel();
   at("play").hidden = false;
-  if (!(await restoreState())) await setPlan(`0-${depth - 1}`, "", true);
+  if (!(await restoreState())) await setPlan(`0-${app.server.depth - 1}`, "");
   on("plan", saveState);
   at("play").addEventListener("input", saveState);
   window.addEventListener("hashchange", restoreState);
-  at("copy-link").addEventListener("click", (event) => copy(location.href, event.target));
+  at("copy-link").addEventListener("click", ({ target }) => copy(location.href, target));
   at("measure-text").addEventListener("click", () => measure(at("text").value));
   measure(null);
 }
@@ -75,9 +78,9 @@ async function start() {
   try {
     app.server = await call("api/state");
   } catch (error) {
-    if (error.status !== 401) showError("banner", error.status ? error : { message: "The server cannot be reached. Trying again." });
-    if (error.status !== 401) setTimeout(start, 2000);
-    return;
+    if (error.status === 401) return;
+    showError("banner", error.status ? error : new Error("The server cannot be reached. Trying again."));
+    return void setTimeout(start, RETRY);
   }
   at("access").hidden = at("banner").hidden = true;
   at("model").textContent = app.server.model;
@@ -91,16 +94,16 @@ connection.addEventListener("token", () => {
   at("wrong").hidden = !hasToken();
   at("access").hidden = false;
 });
+
 connection.addEventListener("lost", async () => {
-  if (!app.server || app.server.mode !== "play" || !at("banner").hidden) return;
-  showError("banner", { message: "The server is not answering. Start it again; this page then goes on." });
-  for (let isBack = false; !isBack; isBack = await call("api/state").then(() => true, () => false)) {
-    await new Promise((resolve) => setTimeout(resolve, 1500));
-  }
+  if (app.server?.mode !== "play" || !at("banner").hidden) return;
+  showError("banner", new Error("The server does not answer. Trying to reconnect."));
+  while (!(await call("api/state").catch(() => null))) await new Promise((resolve) => setTimeout(resolve, RETRY));
   at("banner").hidden = true;
+  await setPlan(() => app.plan.plan, "Connected again.");
   measure(null);
-  setPlan(() => app.plan.plan, "");
 });
+
 at("access").addEventListener("submit", (event) => {
   event.preventDefault();
   setToken(at("token").value.trim());

@@ -1,110 +1,107 @@
-/** The live page of a swarm: nodes, layers, requests and events, and a prompt for it. */
+/** The live page of a swarm: nodes, layers, requests and events, and a prompt with what its answer cost. */
 
 import { latest, stream } from "./api.js";
-import { app, at, count, el, interval, plural } from "./dom.js";
+import { app, at, count, el, interval, numbers, plural } from "./dom.js";
 
 const STATES = { live: "live", suspected: "late", gone: "failed", quarantined: "quarantined" };
-const FACTS = ["layers-live", "nodes-live", "running", "queued", "completed", "degraded", "refused", "tokens"];
-const WORDS = ["layers live", "nodes live", "running requests", "queued", "answered", "with missing layers", "refused", "tokens"];
+const FACTS = {
+  "layers-live": "layers live", "nodes-live": "nodes live", running: "running requests", queued: "queued",
+  completed: "answered", degraded: "with missing layers", refused: "refused", tokens: "tokens",
+};
 const LIMITS = { nodes: 2000, requests: 20, events: 50 };
+const RETRY = 2000; // milliseconds
 const lines = new Map(); // line of each node, with the layers and the state that it shows
 
 const clock = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
 const milliseconds = (seconds) => (seconds === null ? "" : `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms`);
 const layerOf = (name) => Number(/(\d+)[^:\d]*$/.exec(name)?.[1] ?? -1);
+const isReplacement = (name) => name.includes(":"); // a layer of another model
 
-/** Write numbers as a plan does: 0-3 7. */
-function ranges(numbers) {
+/** Write layers as a plan does: 0-3 7. */
+function ranges(layers) {
   const parts = [];
-  for (const each of [...numbers].sort((one, other) => one - other)) {
-    if (parts.at(-1)?.[1] === each - 1) parts.at(-1)[1] = each;
-    else parts.push([each, each]);
+  for (const layer of [...layers].sort((one, other) => one - other)) {
+    if (parts.at(-1)?.[1] === layer - 1) parts.at(-1)[1] = layer;
+    else parts.push([layer, layer]);
   }
   return parts.map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join(" ");
 }
 
-function column(tag, className, text, start, span = 1) {
-  const made = el(tag, { class: className }, text);
-  made.style.gridColumn = `${start + 1} / span ${span}`;
+function makeColumn(tag, layer, span, attributes, text = "") {
+  const made = el(tag, attributes, text);
+  made.style.gridColumn = `${layer + 1} / span ${span}`;
   return made;
 }
 
-function showAxis(depth) {
-  if (Number(at("axis").dataset.depth) === depth) return;
-  at("axis").dataset.depth = depth;
-  at("grid").style.setProperty("--depth", depth);
+function showLayers({ depth, nodes, live_layers: live }) {
   const step = Math.ceil(depth / 12);
-  const starts = [...Array(Math.ceil(depth / step)).keys()].map((each) => each * step);
-  at("axis").replaceChildren(...starts.map((layer) => column("span", "", `${layer}`, layer, Math.min(step, depth - layer))));
+  at("grid").style.setProperty("--depth", depth);
+  const ticks = numbers(depth).filter((layer) => layer % step === 0);
+  at("axis").replaceChildren(...ticks.map((layer) => makeColumn("span", layer, Math.min(step, depth - layer), {}, layer)));
+  const up = nodes.filter(({ state }) => state === "live" || state === "suspected");
+  const held = up.flatMap(({ layers }) => [...new Set(layers.filter((name) => !isReplacement(name)).map(layerOf))]);
+  const replicas = numbers(depth).map((layer) => held.filter((each) => each === layer).length);
+  const cells = replicas.map((size, layer) => {
+    if (!live.includes(layer)) return makeColumn("span", layer, 1, { class: "none", title: `layer ${layer} is missing` }, "×");
+    const title = `layer ${layer}: ${plural(size, "live replica")}`;
+    return makeColumn("span", layer, 1, { class: size === 1 ? "one" : "", title }, size);
+  });
+  at("replicas").replaceChildren(...cells);
+  const missing = numbers(depth).filter((layer) => !live.includes(layer));
+  at("fewest").textContent = missing.length ? `missing: ${ranges(missing)}` : "";
 }
 
-function showReplicas({ depth, nodes, live_layers }) {
-  const held = nodes.filter(({ state }) => state === "live" || state === "suspected")
-    .flatMap(({ layers }) => [...new Set(layers.filter((name) => !name.includes(":")).map(layerOf))]);
-  const live = new Set(live_layers);
-  const lost = [...Array(depth).keys()].filter((layer) => !live.has(layer));
-  at("replicas").replaceChildren(...[...Array(depth).keys()].map((layer) => {
-    const replicas = held.filter((each) => each === layer).length;
-    const cell = column("span", live.has(layer) ? (replicas === 1 ? "one" : "") : "none", live.has(layer) ? `${replicas}` : "×", layer);
-    cell.title = live.has(layer) ? `layer ${layer}: ${plural(replicas, "live replica")}` : `layer ${layer} is missing`;
-    return cell;
-  }));
-  at("fewest").textContent = lost.length ? `missing: ${ranges(lost)}` : "";
-}
-
-function showNode(node) {
-  let shown = lines.get(node.name);
+function showNode({ name, state, layers, median, p99, waiting, calls, failures, reason }) {
+  let shown = lines.get(name);
   if (!shown) {
-    const [cells, info] = [el("div", { class: "cells" }), el("span", { class: "info" })];
-    shown = { line: el("div", {}, el("span", { class: "name", title: node.name }, node.name), cells, info), cells, info };
-    lines.set(node.name, shown);
+    shown = { cells: el("div", { class: "cells" }), info: el("span") };
+    shown.line = el("div", { "data-node": name }, el("span", { title: name }, name), shown.cells, shown.info);
+    lines.set(name, shown);
   }
-  if (shown.layers !== node.layers.join(" ")) {
-    shown.layers = node.layers.join(" ");
-    shown.cells.replaceChildren(...[...Map.groupBy(node.layers, layerOf)].map(([layer, names]) => {
-      const cell = column("i", names.every((name) => name.includes(":")) ? "replacement" : "", "", layer);
-      cell.title = `${node.name}: layer ${names.join(", ")}`;
-      return cell;
-    }));
+  if (shown.layers !== layers.join(" ")) {
+    shown.layers = layers.join(" ");
+    const cells = [...Map.groupBy(layers, layerOf)].map(([layer, names]) => {
+      const kind = names.every(isReplacement) ? "replacement" : "";
+      return makeColumn("i", layer, 1, { class: kind, title: `${name}: layer ${names.join(", ")}` });
+    });
+    shown.cells.replaceChildren(...cells);
   }
-  if (shown.state !== node.state) {
-    shown.line.className = `line ${node.state}${shown.state ? " flash" : ""}`;
-    Object.assign(shown.line.dataset, { node: node.name, state: node.state });
-    shown.state = node.state;
+  if (shown.state !== state) {
+    shown.line.className = `line ${state}${shown.state ? " flash" : ""}`;
+    shown.state = state;
   }
-  const parts = [milliseconds(node.median), node.waiting && `${node.waiting} running`, node.failures && `${count(node.failures)} failed`];
-  const isUp = node.state === "live" || node.state === "suspected";
-  shown.info.replaceChildren(el("b", {}, STATES[node.state] ?? node.state), ` ${isUp ? parts.filter(Boolean).join(", ") : node.reason}`);
-  shown.info.title = node.reason || `${plural(node.calls, "call")}, 99th percentile ${milliseconds(node.p99)}`;
+  const work = [milliseconds(median), waiting && `${waiting} running`, failures && `${count(failures)} failed`];
+  const text = state === "live" || state === "suspected" ? work.filter(Boolean).join(", ") : reason;
+  shown.info.replaceChildren(el("b", {}, STATES[state] ?? state), ` ${text}`);
+  shown.info.title = reason || `${plural(calls, "call")}, 99th percentile ${milliseconds(p99)}`;
   return shown.line;
 }
 
 function showNodes(nodes) {
-  const shown = nodes.slice(0, LIMITS.nodes).map(showNode);
-  const names = new Set(nodes.map((node) => node.name));
+  const names = new Set(nodes.map(({ name }) => name));
   for (const name of lines.keys()) if (!names.has(name)) lines.delete(name);
-  const isSame = shown.length === at("nodes").children.length && shown.every((line, index) => at("nodes").children[index] === line);
-  if (!isSame) at("nodes").replaceChildren(...shown);
+  const shown = nodes.slice(0, LIMITS.nodes).map(showNode);
+  const old = at("nodes").children;
+  if (shown.length !== old.length || shown.some((line, index) => old[index] !== line)) at("nodes").replaceChildren(...shown);
 }
 
-function showList(id, items, empty) {
-  at(id).replaceChildren(...(items.length ? items : [el("li", { class: "muted" }, empty)]));
-}
-
-function showRequests(running) {
-  const items = running.slice(0, LIMITS.requests).map(({ request, plan, tokens, missing }) => el("li", { title: `${request}: ${plan}` },
-    el("code", {}, request.slice(0, 18)), el("span", {}, plural(tokens, "token")),
-    el("span", { class: missing.length ? "late" : "muted" }, missing.length ? `without ${ranges(missing)}` : "all layers")));
-  if (running.length > items.length) items.push(el("li", { class: "muted" }, `and ${count(running.length - items.length)} more`));
-  showList("requests", items, "none");
-}
-
-function showEvents(events) {
+function showLists({ running, events }) {
+  const requests = running.slice(0, LIMITS.requests).map(({ request, plan, tokens, missing }) => {
+    const layers = missing.length ? `without ${ranges(missing)}` : "all layers";
+    const name = el("code", {}, request.slice(0, 18));
+    return el("li", { title: `${request}: ${plan}` }, name, plural(tokens, "token"), el("span", { class: "muted" }, layers));
+  });
+  const more = running.length - requests.length;
+  if (!running.length || more) requests.push(el("li", { class: "muted" }, more ? `and ${count(more)} more` : "none"));
+  at("requests").replaceChildren(...requests);
   const mark = JSON.stringify([events.length, events.at(-1)]);
   if (at("events").dataset.mark === mark) return;
   at("events").dataset.mark = mark;
-  showList("events", events.slice(-LIMITS.events).reverse().map(({ kind, seconds, text }) => el("li", { "data-kind": kind },
-    el("time", { class: "muted" }, clock(seconds)), el("span", { class: "kind" }, kind), el("span", { class: "text" }, text))), "none yet");
+  const items = events.slice(-LIMITS.events).reverse().map(({ kind, seconds, text }) => {
+    const time = el("time", { class: "muted" }, clock(seconds));
+    return el("li", { "data-kind": kind }, time, el("span", { class: "pill" }, kind), el("span", { class: "text" }, text));
+  });
+  at("events").replaceChildren(...items);
 }
 
 function showState(state, text) {
@@ -113,19 +110,16 @@ function showState(state, text) {
 }
 
 function show(seen) {
-  const live = seen.live_layers.length;
-  at("quorum").textContent = seen.quorum ? `quorum: ${seen.quorum}` : "";
-  if (!live) showState("gone", "no layer is live");
-  else if (live < seen.depth) showState("suspected", `${seen.depth - live} of ${seen.depth} layers missing`);
-  else showState("live", "all layers live");
-  const nodes = seen.nodes.filter((node) => node.state === "live").length;
-  const values = [`${live} of ${seen.depth}`, `${nodes} of ${seen.nodes.length}`, count(seen.running.length), ...FACTS.slice(3).map((name) => count(seen[name]))];
-  FACTS.forEach((id, index) => (at(id).textContent = values[index]));
-  showAxis(seen.depth);
-  showReplicas(seen);
-  showNodes(seen.nodes);
-  showRequests(seen.running);
-  showEvents(seen.events);
+  const { depth, nodes, quorum } = seen;
+  const [live, up] = [seen.live_layers.length, nodes.filter(({ state }) => state === "live").length];
+  if (live === depth) showState("live", "all layers live");
+  else showState(live ? "suspected" : "gone", live ? `${depth - live} of ${depth} layers missing` : "no layer is live");
+  at("quorum").textContent = quorum ? `quorum: ${quorum}` : "";
+  const special = { "layers-live": `${live} of ${depth}`, "nodes-live": `${up} of ${nodes.length}`, running: seen.running.length };
+  for (const id of Object.keys(FACTS)) at(id).textContent = special[id] ?? count(seen[id]);
+  showLayers(seen);
+  showNodes(nodes);
+  showLists(seen);
 }
 
 async function watch() {
@@ -133,44 +127,52 @@ async function watch() {
     try {
       for await (const seen of stream("swarm/events")) show(seen);
       showState("gone", "the server has stopped");
-    } catch (error) {
-      showState("gone", error.status ? error.message : "the server cannot be reached");
-      if (error.status === 401) return;
+    } catch ({ status, message }) {
+      showState("gone", status ? message : "the server cannot be reached");
+      if (status === 401) return;
     }
-    await new Promise((resolve) => setTimeout(resolve, 2000));
+    await new Promise((resolve) => setTimeout(resolve, RETRY));
   }
 }
 
-const cost = ({ missing, expected_nats: { value, low, high, basis } }) =>
-  missing.length === 0 ? "all layers" : `without ${ranges(missing)}: ${value === null ? "cost unknown" : `${interval({ delta: value, low, high })} nats/token (${basis})`}`;
+function describeCost({ missing, expected_nats: { value, low, high, basis } }) {
+  if (!missing.length) return "all layers";
+  const loss = value === null ? "unknown" : `${interval({ delta: value, low, high })} nats/token (${basis})`;
+  return `without ${ranges(missing)}, expected loss increase ${loss}`;
+}
 
 const asking = latest();
 
 async function ask(event) {
   event.preventDefault();
-  const prompt = at("question").value;
-  const [text, foot] = [el("p", { class: "tokens" }), el("p", { class: "muted" }, "…")];
+  const [text, foot, prompt] = [el("p", { class: "tokens" }), el("p", { class: "muted" }, "waiting"), at("question").value];
   at("swarm-answer").hidden = false;
   at("swarm-answer").replaceChildren(text, foot);
-  const body = { stream: true, max_tokens: Number(at("swarm-tokens").value), temperature: Number(at("swarm-temperature").value) };
+  const sampling = { max_tokens: Number(at("swarm-tokens").value), temperature: Number(at("swarm-temperature").value) };
   const input = app.server.chat ? { messages: [{ role: "user", content: prompt }] } : { prompt };
+  const path = app.server.chat ? "v1/chat/completions" : "v1/completions";
   const began = performance.now();
   await asking(async (signal) => {
-    for await (const { choices, layerwise } of stream(app.server.chat ? "v1/chat/completions" : "v1/completions", { ...body, ...input }, signal)) {
+    for await (const { choices, layerwise } of stream(path, { stream: true, ...sampling, ...input }, signal)) {
       text.append(choices[0]?.text ?? choices[0]?.delta?.content ?? "");
       if (!layerwise) continue;
-      foot.textContent = `${((performance.now() - began) / 1000).toFixed(1)} s · ${cost(layerwise)}`;
-      foot.append(...layerwise.spans.map((span) => el("div", {}, `tokens ${span.from_token} to ${span.to_token - 1}: plan ${span.plan}, ${cost(span)}`)));
+      foot.textContent = `${((performance.now() - began) / 1000).toFixed(1)} s · ${describeCost(layerwise)}`;
+      const spans = layerwise.spans.map((span) => {
+        const tokens = `tokens ${span.from_token + 1} to ${span.to_token}: plan ${span.plan}`;
+        return el("div", {}, `${tokens}, ${describeCost(span)}`);
+      });
+      if (spans.length > 1) foot.append(...spans);
     }
-  }).catch((error) => (foot.textContent = error.message));
+  }).catch(({ message }) => (foot.textContent = message));
 }
 
 export function startSwarm() {
-  at("swarm").hidden = false;
-  at("facts").replaceChildren(...FACTS.map((id, index) => el("div", {}, el("dt", {}, WORDS[index]), el("dd", { id }, "–"))));
+  const facts = Object.entries(FACTS).map(([id, text]) => el("div", {}, el("dt", {}, text), el("dd", { id }, "–")));
+  at("facts").replaceChildren(...facts);
   const key = Object.entries({ ...STATES, "live replacement": "of another model" });
   at("node-key").replaceChildren(...key.map(([name, text]) => el("span", { class: name }, el("i"), text)));
   at("ask").hidden = app.server.images;
   at("ask").addEventListener("submit", ask);
+  at("swarm").hidden = false;
   watch();
 }
