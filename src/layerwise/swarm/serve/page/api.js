@@ -30,7 +30,11 @@ async function send(path, body, signal) {
   throw serverError(error ?? { message: `The server answered with status ${response.status}.` }, response.status);
 }
 
-export const call = async (path, body, signal) => (await send(path, body, signal)).json();
+export async function call(path, body, signal) {
+  const answer = await (await send(path, body, signal)).json();
+  if (answer.error) throw serverError(answer.error, 400);
+  return answer;
+}
 
 /** Yield the events of a response. No event follows once the signal is aborted. */
 export async function* stream(path, body, signal) {

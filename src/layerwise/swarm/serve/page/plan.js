@@ -76,7 +76,7 @@ function showPlanError(error, text) {
 function showDetails({ plan, original, explain, cost, matrix, steps }) {
   const figure = ([name, key, format = count]) => {
     const item = el("li", {}, el("b", {}, format(cost[key])), ` ${name}`);
-    if (cost[key] !== original.cost[key]) item.append(el("em", {}, ` ${change(original.cost[key], cost[key])}`));
+    if (cost[key] !== original.cost[key]) item.append(el("em", { class: cost[key] > original.cost[key] ? "more" : "" }, ` ${change(original.cost[key], cost[key])}`));
     return item;
   };
   const figures = [["layer evaluations", "evaluations"], ["sequential stages", "stages"], ["layers in memory", "layers"],

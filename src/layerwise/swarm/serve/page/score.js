@@ -21,7 +21,7 @@ function showResult({ tokens, difference, finding, ...costs }) {
   });
   at("tokens").replaceChildren(...spans);
   drawHeat(tokens, spans);
-  const rows = [["perplexity", "perplexity", (value) => value.toFixed(1)], ["tokens/s", "tokens_per_second", quantity],
+  const rows = [["perplexity", "perplexity", (value) => value.toFixed(1)], ["tokens/s", "tokens_per_second", (value) => count(Math.round(value))],
     ["parameters", "parameters", quantity], ["KV slots", "slots", count], ["weights", "bytes", bytes]];
   const lines = rows.map(([name, key, format]) => {
     const { original, plan } = costs[key];

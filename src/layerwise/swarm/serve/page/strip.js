@@ -89,7 +89,7 @@ export function showImportance() {
     const values = { level: place, low: scale(known.low ?? known.delta), high: scale(known.high ?? known.delta) };
     for (const [name, value] of Object.entries(values)) cell.style.setProperty(`--${name}`, `${100 * value}%`);
     cell.style.setProperty("--tone", color(place));
-    cell.style.setProperty("--on", `var(--on-${place > 0.45 ? "high" : "low"})`);
+    cell.style.setProperty("--on", `var(--on-${["low", "mid", "high"][(place > 0.44) + (place > 0.66)]})`);
     const digits = Math.abs(known.delta) < 0.995 ? 2 : 1;
     cell.querySelector("small").textContent = (known.delta < 0 ? "−" : "+") + Math.abs(known.delta).toFixed(digits);
   }
@@ -246,6 +246,7 @@ export function startStrip() {
   strip.addEventListener("pointermove", drag);
   for (const name of ["pointerup", "pointercancel"]) strip.addEventListener(name, release);
   strip.addEventListener("keydown", pressKey);
+  strip.addEventListener("focusin", ({ target }) => setFocus(Number(target.dataset.position), false));
   strip.addEventListener("click", ({ target, detail }) => {
     const block = target.closest(".item"); // a click by pointer has a detail and is handled by `release`
     if (!block || detail) return;
