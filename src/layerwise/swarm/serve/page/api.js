@@ -7,9 +7,7 @@ export const hasToken = () => sessionStorage.getItem(KEY) !== null;
 /** Sends "lost" when the server cannot be reached, and "token" when it requires another token. */
 export const connection = new EventTarget();
 
-function serverError({ message, position = null }, status) {
-  return Object.assign(new Error(message), { position, status });
-}
+const serverError = ({ message, position = null }, status) => Object.assign(new Error(message), { position, status });
 
 function reportLoss(error, signal) {
   if (!signal?.aborted) connection.dispatchEvent(new Event("lost"));
@@ -18,11 +16,8 @@ function reportLoss(error, signal) {
 
 async function send(path, body, signal) {
   const headers = hasToken() ? { Authorization: `Bearer ${sessionStorage.getItem(KEY)}` } : {};
-  const options = { headers, signal, cache: "no-store" };
-  if (body !== undefined) {
-    headers["Content-Type"] = "application/json";
-    Object.assign(options, { method: "POST", body: JSON.stringify(body) });
-  }
+  if (body) headers["Content-Type"] = "application/json";
+  const options = { headers, signal, cache: "no-store", method: body ? "POST" : "GET", body: body && JSON.stringify(body) };
   const response = await fetch(path, options).catch((error) => reportLoss(error, signal));
   if (response.ok) return response;
   if (response.status === 401) connection.dispatchEvent(new Event("token"));
@@ -45,9 +40,8 @@ export async function* stream(path, body, signal) {
     if (done) return;
     const parts = (rest + value).split("\n\n");
     rest = parts.pop();
-    for (const part of parts) {
+    for (const part of parts.filter((each) => each.startsWith("data: {"))) {
       if (signal?.aborted) return;
-      if (!part.startsWith("data: {")) continue;
       const event = JSON.parse(part.slice(6));
       if (event.error) throw serverError(event.error, response.status);
       yield event;
@@ -60,13 +54,11 @@ export function latest() {
   let current = null;
   const run = async (work) => {
     run.cancel();
-    const own = (current = new AbortController());
-    try {
-      await work(own.signal);
-    } catch (error) {
-      if (!own.signal.aborted) throw error;
-    }
-    return !own.signal.aborted;
+    const { signal } = (current = new AbortController());
+    await work(signal).catch((error) => {
+      if (!signal.aborted) throw error;
+    });
+    return !signal.aborted;
   };
   run.cancel = () => current?.abort();
   return run;

@@ -1,10 +1,10 @@
 /** What the model writes: the original model on the left; on the right the plan, or two examples of one. */
 
 import { latest, stream } from "./api.js";
-import { app, at, button, debounce, el, isIdentity, nats, on, plural, ranked, showError, without } from "./dom.js";
+import { app, at, button, debounce, el, isIdentity, listen, nats, on, plural, ranked, showError, without } from "./dom.js";
 import { setPlan } from "./plan.js";
 
-const FULL = 4; // nats at which the shade of a token is strongest
+const STRONGEST = 4; // nats at which the shade of a token is strongest
 const generating = latest();
 let shown = ""; // what the columns show, or are about to show
 
@@ -15,27 +15,25 @@ export const settings = () => ({
 
 /** Shade a token by how many nats less likely it is. */
 export function shade(span, value, words) {
-  const tone = value > 0 ? "worse" : "better";
-  const share = Math.round(65 * Math.min(1, Math.abs(value) / FULL));
-  span.style.background = `color-mix(in srgb, var(--${tone}) ${share}%, transparent)`;
+  const share = 65 * Math.min(1, Math.abs(value) / STRONGEST);
+  span.style.background = `color-mix(in srgb, var(--${value > 0 ? "worse" : "better"}) ${share}%, transparent)`;
   span.title = words;
 }
 
 function makePane(card, ...title) {
   const { prompt, chat } = settings();
-  const start = chat ? "" : prompt.length > 300 ? `…${prompt.slice(-300)}` : prompt;
   const [tokens, foot] = [el("span"), el("p", { class: "muted" }, "waiting")];
-  const text = el("p", { class: "tokens" }, el("span", { class: "muted" }, start), tokens);
-  card.replaceChildren(el("h3", {}, ...title), text, foot);
+  const start = el("span", { class: "muted" }, chat ? "" : prompt.slice(-300));
+  card.replaceChildren(el("h3", {}, ...title), el("p", { class: "tokens" }, start, tokens), foot);
   card.classList.add("running");
   return { card, tokens, foot };
 }
 
 function show({ card, tokens, foot }, { token, shades = [], end }, other) {
   if (token !== undefined) tokens.append(el("span", {}, token));
-  shades.forEach((value, index) => {
+  shades.slice(0, tokens.children.length).forEach((value, index) => {
     const words = `${nats(Math.abs(value))} nats ${value > 0 ? "less" : "more"} likely under ${other}`;
-    if (tokens.children[index]) shade(tokens.children[index], value, words);
+    shade(tokens.children[index], value, words);
   });
   if (!end) return;
   card.classList.remove("running");
@@ -43,7 +41,7 @@ function show({ card, tokens, foot }, { token, shades = [], end }, other) {
   foot.textContent = `${plural(end.tokens, "token")} · ${end.cached ? "from the cache" : pace}`;
 }
 
-/** Return what the right column shows. Examples are the layers that matter least and most. */
+/** Return what the right column shows. The examples skip the layers that matter least and most. */
 function targets() {
   if (!isIdentity()) return [{ name: "the plan", plan: app.plan.plan }];
   if (app.layers.size < app.server.depth) return [];
@@ -60,28 +58,26 @@ async function generate() {
   const panes = wanted.map(({ plan, layer }) => {
     const use = button("use this plan", () => setPlan(plan, `Layer ${layer} skipped.`));
     const title = layer === undefined ? ["plan ", el("code", {}, plan)] : [`for example, without layer ${layer}`, use];
-    return makePane(el("article", { class: "card answer" }), ...title);
+    return makePane(el("article", { class: "card" }), ...title);
   });
-  const hint = el("article", { class: "card muted" }, "Skip a layer to see what the model writes without it.");
+  const hint = el("p", { class: "muted" }, "Skip a layer to see what the model writes without it.");
   at("answers").replaceChildren(...(wanted.length ? panes.map(({ card }) => card) : [hint]));
   showError("generate-error", null);
   at("again").textContent = "stop";
-  const isDone = await generating(async (signal) => {
+  const work = async (signal) => {
     for (const [index, { plan, name }] of (wanted.length ? wanted : [app.plan]).entries()) {
       for await (const event of stream("api/generate", { plan, ...settings() }, signal)) {
         if (event.column === "plan") show(panes[index], event, "the original model");
         else if (event.column === "original" && !index) show(original, event, name);
       }
     }
-  }).catch((error) => {
-    shown = "";
-    showError("generate-error", error);
-    return true;
-  });
-  if (isDone) showEnd();
+  };
+  if (await generating(work).catch((error) => !showEnd(error))) showEnd();
 }
 
-function showEnd() {
+function showEnd(error) {
+  if (error) shown = "";
+  showError("generate-error", error);
   at("again").textContent = "run again";
   for (const card of document.querySelectorAll(".running")) card.classList.remove("running");
 }
@@ -89,18 +85,16 @@ function showEnd() {
 export function startColumns() {
   const { limits, chat, prompt } = app.server;
   const regenerate = debounce(250, generate);
-  at("prompt").value = prompt;
-  at("prompt").maxLength = limits.prompt;
+  Object.assign(at("prompt"), { value: prompt, maxLength: limits.prompt });
   at("new-tokens").max = limits.new_tokens;
   at("chat-toggle").hidden = !chat;
-  for (const id of ["prompt", "chat", "new-tokens", "temperature", "seed"]) at(id).addEventListener("input", regenerate);
-  at("again").addEventListener("click", () => {
+  for (const id of ["prompt", "chat", "new-tokens", "temperature", "seed"]) listen(id, "input", regenerate);
+  listen("again", "click", () => {
     const isRunning = at("again").textContent === "stop";
     generating.cancel();
     showEnd();
     shown = "";
     if (!isRunning) generate();
   });
-  on("plan", regenerate);
-  on("measured", regenerate);
+  for (const name of ["plan", "measured"]) on(name, regenerate);
 }

@@ -2,79 +2,71 @@
 
 /** The server's description, the current plan, and the importance of each measured layer. */
 export const app = { server: null, plan: null, layers: new Map() };
-
-export const at = (id) => document.getElementById(id);
-export const say = (text) => (at("live").textContent = text);
-
-/** Make an element. Attributes whose name begins with "on" are listeners; false, null and undefined are left out. */
-export function el(tag, attributes = {}, ...children) {
-  const made = tag === "rect" ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-export const button = (text, onclick, title) => el("button", { type: "button", onclick, title }, text);
+export const isIdentity = () => app.plan.plan === app.plan.original.plan;
+export const ranked = () => [...app.layers.values()].sort((one, other) => one.delta - other.delta);
+export const numbers = (size) => [...Array(size).keys()];
+export const without = (...layers) => numbers(app.server.depth).filter((each) => !layers.includes(each)).join(" ");
 
 const bus = new EventTarget();
 export const on = (name, listener) => bus.addEventListener(name, listener);
 export const emit = (name) => bus.dispatchEvent(new Event(name));
 
+export const at = (id) => document.getElementById(id);
+export const say = (text) => (at("live").textContent = text);
+
+/** Make an element. Attributes whose name begins with "on" are listeners; null and undefined are left out. */
+export function el(tag, attributes = {}, ...children) {
+  const made = tag === "rect" ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined) made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+export const button = (text, onclick, title) => el("button", { type: "button", onclick, title }, text);
+export const listen = (id, name, work) => at(id).addEventListener(name, work);
+
+export function showError(id, error) {
+  at(id).hidden = !error;
+  at(id).textContent = error?.message ?? "";
+}
+
 export function debounce(milliseconds, work) {
   let timer = 0;
   const later = () => {
-    clearTimeout(timer);
+    later.cancel();
     timer = setTimeout(work, milliseconds);
   };
   later.cancel = () => clearTimeout(timer);
   return later;
 }
 
-export function showError(id, error) {
-  at(id).hidden = !error;
-  at(id).textContent = error ? error.message : "";
-}
-
-export const isIdentity = () => app.plan.plan === app.plan.original.plan;
-export const ranked = () => [...app.layers.values()].sort((one, other) => one.delta - other.delta);
-export const numbers = (size) => [...Array(size).keys()];
-export const without = (...layers) => numbers(app.server.depth).filter((each) => !layers.includes(each)).join(" ");
-
 export const count = (value) => value.toLocaleString("en-US");
 export const plural = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 
-/** Format a loss in nats/token: 7.20, 0.21, 0.053. */
+/** Format a loss in nats/token: 7.20, 0.21, 0.053, and with its sign and interval. */
 export const nats = (value) => value.toFixed(Math.abs(value) < 0.0995 ? 3 : 2).replace("-", "−");
 export const signed = (value) => (value < 0 ? "" : "+") + nats(value);
 export const interval = ({ delta, low, high }) => signed(delta) + (low === null ? "" : ` [${nats(low)}, ${nats(high)}]`);
 
 /** Format a large number: 1.2 M, 530 MB. */
 export function quantity(value, unit = "") {
-  const power = Math.max(0, Math.min(3, Math.floor(Math.log10(Math.max(1, value)) / 3)));
+  const power = Math.min(3, Math.floor(Math.log10(Math.max(1, value)) / 3));
   const scaled = value / 1000 ** power;
   return `${scaled.toFixed(power && scaled < 100 ? 1 : 0)} ${["", "k", "M", "G"][power]}${unit}`.trim();
 }
 export const bytes = (value) => quantity(value, "B");
 
+/** Format a relative change: −8.3%. */
 export function change(original, now) {
   const percent = (100 * (now - original)) / original;
   return `${percent > 0 ? "+" : ""}${percent.toFixed(Math.abs(percent) < 9.95 ? 1 : 0)}%`.replace("-", "−");
 }
 
 export async function copy(text, pressed) {
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    const area = document.body.appendChild(el("textarea", {}, text)); // pages without HTTPS have no clipboard API
-    area.select();
-    document.execCommand("copy");
-    area.remove();
-  }
-  const label = pressed.textContent;
-  if (label === "copied") return;
-  pressed.textContent = "copied";
+  const isCopied = await navigator.clipboard?.writeText(text).then(() => true, () => false);
+  const label = pressed.dataset.label ?? (pressed.dataset.label = pressed.textContent);
+  pressed.textContent = isCopied ? "copied" : "not allowed";
   setTimeout(() => (pressed.textContent = label), 1200);
 }

@@ -1,7 +1,7 @@
 /** The plan: edits, history, its text, what it does, what it costs, and its wiring. */
 
 import { call } from "./api.js";
-import { app, at, bytes, change, copy, count, debounce, el, emit, numbers, quantity, say } from "./dom.js";
+import { app, at, bytes, change, copy, count, debounce, el, emit, listen, numbers, quantity, say } from "./dom.js";
 
 const history = { plans: [], at: -1, isTyping: false };
 let queue = Promise.resolve();
@@ -20,10 +20,9 @@ export function setPlan(text, message, isTyping = false) {
 }
 
 /** Change the list of stage texts. */
-export const edit = (work, message) =>
-  setPlan(() => work(app.plan.stages.map((stage) => stage.text)).join(" "), message);
+export const edit = (work, message) => setPlan(() => work(app.plan.stages.map(({ text }) => text)).join(" "), message);
 
-export const travel = (step) =>
+const travel = (step) =>
   inOrder(async () => {
     const plan = history.plans[history.at + step];
     if (plan === undefined || !(await apply(plan))) return;
@@ -47,11 +46,10 @@ async function apply(text, isTyping) {
 }
 
 /** Add the plan to the history; what is typed in a row is one entry. */
-function remember(message, isTyping = false) {
-  const { plan } = app.plan;
-  if (plan !== history.plans[history.at]) {
-    if (!(isTyping && history.isTyping)) history.at += 1;
-    history.plans.splice(history.at, Infinity, plan);
+function remember(message, isTyping) {
+  if (app.plan.plan !== history.plans[history.at]) {
+    if (!isTyping || !history.isTyping) history.at += 1;
+    history.plans.splice(history.at, Infinity, app.plan.plan);
     history.isTyping = isTyping;
   }
   showHistory(message);
@@ -73,16 +71,16 @@ function showPlanError(error, text) {
   at("plan-error").replaceChildren(error.position === null ? "" : el("pre", {}, mark), error.message.split("\n")[0]);
 }
 
+const FIGURES = [["layer evaluations", "evaluations"], ["sequential stages", "stages"], ["layers in memory", "layers"],
+  ["KV slots", "slots"], ["parameters", "parameters", quantity], ["of weights", "bytes", bytes]];
+
 function showDetails({ plan, original, explain, cost, matrix, steps }) {
-  const figure = ([name, key, format = count]) => {
-    const item = el("li", {}, el("b", {}, format(cost[key])), ` ${name}`);
-    if (cost[key] !== original.cost[key]) item.append(el("em", { class: cost[key] > original.cost[key] ? "more" : "" }, ` ${change(original.cost[key], cost[key])}`));
-    return item;
-  };
-  const figures = [["layer evaluations", "evaluations"], ["sequential stages", "stages"], ["layers in memory", "layers"],
-    ["KV slots", "slots"], ["parameters", "parameters", quantity], ["of weights", "bytes", bytes]];
   at("explain").replaceChildren(...explain.map((line) => el("li", {}, line)));
-  at("cost").replaceChildren(...figures.map(figure));
+  at("cost").replaceChildren(...FIGURES.map(([name, key, format = count]) => {
+    const [before, now] = [original.cost[key], cost[key]];
+    const difference = el("em", { class: now > before ? "more" : "" }, now === before ? "" : ` ${change(before, now)}`);
+    return el("li", {}, el("b", {}, format(now)), ` ${name}`, difference);
+  }));
   at("reset").disabled = plan === original.plan;
   at("wiring").toggleAttribute("hidden", !matrix);
   at("reads").textContent = matrix ? "" : "The plan has too many steps for a picture of its wiring.";
@@ -91,34 +89,28 @@ function showDetails({ plan, original, explain, cost, matrix, steps }) {
 
 /** Draw the matrix A: rows are steps, the last one the output; columns are the embedding and the steps. */
 function drawWiring(matrix, steps) {
-  const svg = at("wiring");
-  const size = matrix.length;
-  svg.setAttribute("viewBox", `0 0 ${size} ${size}`);
+  const [svg, size] = [at("wiring"), matrix.length];
   const cells = numbers(size).flatMap((column) => {
-    const color = column ? depthColor(Number(/(\d+)[^:]*$/.exec(steps[column - 1])[1])) : "var(--quiet)";
+    const fill = column ? depthColor(Number(/(\d+)[^:]*$/.exec(steps[column - 1])[1])) : "var(--quiet)";
     const starts = numbers(size).filter((row) => !row || matrix[row][column] !== matrix[row - 1][column]);
-    return starts.flatMap((row, index) => {
-      const weight = matrix[row][column];
-      const cell = el("rect", { x: column, y: row, width: 1, height: (starts[index + 1] ?? size) - row });
-      Object.assign(cell.style, { fill: color, opacity: Math.min(1, 0.3 + 0.7 * Math.abs(weight)) });
-      return weight ? [cell] : [];
+    return starts.filter((row) => matrix[row][column]).map((row) => {
+      const end = starts.find((each) => each > row) ?? size;
+      const cell = el("rect", { x: column, y: row, width: 1, height: end - row });
+      Object.assign(cell.style, { fill, opacity: Math.min(1, 0.3 + 0.7 * Math.abs(matrix[row][column])) });
+      return cell;
     });
   });
-  const cursor = el("rect", { class: "cursor", width: size, height: 1, visibility: "hidden" });
+  const cursor = el("rect", { id: "cursor", width: size, height: 1 });
+  svg.setAttribute("viewBox", `0 0 ${size} ${size}`);
   svg.replaceChildren(...cells, cursor);
   svg.onpointermove = ({ clientY }) => {
     const box = svg.getBoundingClientRect();
     const row = Math.min(size - 1, Math.max(0, Math.floor(((clientY - box.top) / box.height) * size)));
     const share = (weight) => (weight === 1 ? "" : `${Number(weight.toFixed(3))} of `);
     const read = ["the embedding", ...steps].map((name, column) => matrix[row][column] && share(matrix[row][column]) + name);
-    const list = read.filter(Boolean).join(", ");
+    const reader = row < steps.length ? `Step ${row + 1}, layer ${steps[row]},` : "The output";
+    at("reads").textContent = `${reader} reads ${read.filter(Boolean).join(", ")}.`;
     cursor.setAttribute("y", row);
-    cursor.setAttribute("visibility", "visible");
-    at("reads").textContent = `${row < steps.length ? `Step ${row + 1}, layer ${steps[row]},` : "The output"} reads ${list}.`;
-  };
-  svg.onpointerleave = () => {
-    cursor.setAttribute("visibility", "hidden");
-    at("reads").textContent = "";
   };
 }
 
@@ -132,14 +124,14 @@ const type = debounce(200, () => setPlan(at("plan").value, "", true));
 
 export function startPlan() {
   at("plan").maxLength = app.server.limits.plan;
-  at("plan").addEventListener("input", type);
-  at("plan").addEventListener("change", async () => {
+  listen("plan", "input", type);
+  listen("plan", "change", async () => {
     if (await setPlan(at("plan").value, "", true)) at("plan").value = app.plan.plan;
   });
-  at("undo").addEventListener("click", () => travel(-1));
-  at("redo").addEventListener("click", () => travel(1));
-  at("reset").addEventListener("click", () => setPlan(() => app.plan.original.plan, "All layers run in order."));
-  at("copy-plan").addEventListener("click", ({ target }) => copy(app.plan.plan, target));
+  listen("undo", "click", () => travel(-1));
+  listen("redo", "click", () => travel(1));
+  listen("reset", "click", () => setPlan(() => app.plan.original.plan, "All layers run in order."));
+  listen("copy-plan", "click", ({ target }) => copy(app.plan.plan, target));
   document.addEventListener("keydown", (event) => {
     const key = event.key.toLowerCase();
     const isEditing = event.target.matches("input:not([type=range], [type=checkbox]), textarea");

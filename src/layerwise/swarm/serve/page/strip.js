@@ -5,6 +5,8 @@ import { edit } from "./plan.js";
 import { EDITS, layOut, quantize } from "./stages.js";
 
 const DRAG = 6; // pixels after which a press is a drag
+const WIDTH = 37; // pixels that a block needs at least
+const MIN_COLUMNS = 8;
 const KNEE = 0.02; // nats/token up to which the scale is nearly linear
 const HINT = "Click a layer to skip it. Drag it to move it. Drag above the layers, or shift-click, to select several.";
 
@@ -63,6 +65,9 @@ function render() {
   gesture = null;
   items = layOut(app.plan);
   if (selection && range()[1] > lastStage()) selection = null;
+  const size = items.flatMap(({ layers }) => layers).length;
+  const rows = Math.ceil((size * WIDTH) / strip.clientWidth);
+  strip.style.setProperty("--columns", Math.max(MIN_COLUMNS, Math.ceil(size / rows)));
   strip.replaceChildren(...items.map(buildItem), el("span", { id: "slot", hidden: "" }));
   showImportance();
   showSelection();

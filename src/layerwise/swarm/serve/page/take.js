@@ -1,28 +1,24 @@
 /** Presets, and what can be taken away: commands, a checkpoint, a sweep or a search. */
 
 import { call, latest, stream } from "./api.js";
-import { app, at, button, copy, debounce, el, on, ranked, without } from "./dom.js";
+import { app, at, button, copy, debounce, el, listen, on, ranked, without } from "./dom.js";
 import { setPlan } from "./plan.js";
 
+const FORMATS = { folder: "Hugging Face folder", gguf: "GGUF" };
 const asking = latest();
 const makeChip = ({ label, plan }) => button(label, () => setPlan(plan, `${label}.`), plan);
 
 function showPresets() {
   const { depth, plans } = app.server;
-  const presets = [...plans];
-  const first = Math.round(depth * 0.4);
-  const last = first + Math.max(1, Math.round(depth / 8)) - 1;
-  if (first > 0 && last < depth - 1) {
-    const range = first === last ? `${first}` : `${first}-${last}`;
-    const plan = `0-${first - 1} (${range}):gain=0.5*2 ${last + 1}-${depth - 1}`;
-    presets.unshift({ label: `${range} twice, damped`, plan });
-  }
-  const layers = ranked().map(({ layer }) => layer);
+  const [layers, presets] = [ranked().map(({ layer }) => layer), []];
   if (layers.length === depth && depth > 2) {
-    presets.unshift({ label: `without layers ${layers[0]} and ${layers[1]}`, plan: without(layers[0], layers[1]) });
-    presets.unshift({ label: `without layer ${layers[0]}`, plan: without(layers[0]) });
+    presets.push({ label: `without layer ${layers[0]}`, plan: without(layers[0]) });
+    presets.push({ label: `without layers ${layers[0]} and ${layers[1]}`, plan: without(layers[0], layers[1]) });
   }
-  at("presets").replaceChildren(el("span", { class: "muted" }, "Try"), ...presets.map(makeChip));
+  const [first, last] = [Math.round(depth * 0.4), Math.round(depth * 0.4) + Math.max(2, Math.round(depth / 8)) - 1];
+  const damped = `0-${first - 1} (${first}-${last}):gain=0.5*2 ${last + 1}-${depth - 1}`;
+  if (first && last < depth - 1) presets.push({ label: `${first}-${last} twice, damped`, plan: damped });
+  at("presets").replaceChildren(el("span", { class: "muted" }, "Try"), ...[...presets, ...plans].map(makeChip));
 }
 
 async function showPainters() {
@@ -35,27 +31,27 @@ async function showPainters() {
 }
 
 function showCommands() {
-  const line = (command) => el("li", {}, el("code", {}, command), button("copy", ({ target }) => copy(command, target)));
+  const line = (text) => el("li", {}, el("code", {}, text), button("copy", ({ target }) => copy(text, target)));
   at("commands").replaceChildren(...Object.values(app.plan.commands).filter(Boolean).map(line));
   const reason = app.plan.can_save[at("save-format").value];
-  at("save-reason").textContent = reason ?? "";
+  at("reason").textContent = reason ?? "";
   at("save").querySelector("button").disabled = Boolean(reason);
 }
 
 /** Let a form run a command: its lines are streamed below it. */
 function connect(id, path, makeBody, describeEnd) {
-  at(id).addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const [log, pressed] = [at(id).querySelector(".log"), at(id).querySelector("button")];
-    const write = (line) => {
-      log.append(`${line}\n`);
-      log.scrollTop = log.scrollHeight;
-    };
+  const [log, pressed] = [at(id).querySelector("pre"), at(id).querySelector("button")];
+  const write = (line) => {
+    log.append(`${line}\n`);
+    log.scrollTop = log.scrollHeight;
+  };
+  listen(id, "submit", async (submitted) => {
+    submitted.preventDefault();
     log.replaceChildren();
-    log.hidden = false;
-    pressed.disabled = true;
+    [log.hidden, pressed.disabled] = [false, true];
     try {
-      for await (const each of stream(path, { plan: app.plan.plan, ...makeBody() })) write(each.done ? describeEnd(each) : each.line);
+      const body = { plan: app.plan.plan, ...makeBody() };
+      for await (const event of stream(path, body)) write(event.done ? describeEnd(event) : event.line);
     } catch ({ message }) {
       write(message);
     }
@@ -65,21 +61,18 @@ function connect(id, path, makeBody, describeEnd) {
 
 export function startTake() {
   const { depth, formats } = app.server;
-  const redraw = debounce(80, showPainters);
-  for (const [id, value] of [["first", Math.floor(depth / 3)], ["last", Math.ceil((2 * depth) / 3) - 1]]) {
-    at(id).max = depth - 1;
-    at(id).value = value;
-    at(id).addEventListener("input", redraw);
+  for (const [id, share] of [["first", 1 / 3], ["last", 0.6]]) {
+    Object.assign(at(id), { max: depth - 1, value: Math.floor(depth * share) });
+    listen(id, "input", debounce(80, showPainters));
   }
-  const names = { folder: "Hugging Face folder", gguf: "GGUF" };
-  at("save-format").replaceChildren(...formats.map((value) => el("option", { value }, names[value] ?? value)));
-  at("save-format").addEventListener("change", showCommands);
+  at("save-format").replaceChildren(...formats.map((value) => el("option", { value }, FORMATS[value] ?? value)));
+  listen("save-format", "change", showCommands);
   at("budget").value = `layers=${depth - 2}`;
-  at("verb").addEventListener("change", () => (at("budget-label").hidden = at("verb").value !== "search"));
-  const saved = () => ({ output: at("save-name").value, format: at("save-format").value });
-  connect("save", "api/save", saved, ({ path }) => `saved: ${path}`);
+  listen("verb", "change", () => (at("budget-label").hidden = at("verb").value !== "search"));
   const text = () => (at("own-text").checked && at("text").value) || null;
+  const saved = () => ({ output: at("save-name").value, format: at("save-format").value });
   const started = () => ({ verb: at("verb").value, budget: at("budget").value, text: text() });
+  connect("save", "api/save", saved, ({ path }) => `saved: ${path}`);
   connect("start", "api/start", started, ({ exit, report }) => (report ? `report: ${report}` : `exit status ${exit}`));
   on("plan", showCommands);
   on("measured", showPresets);
