@@ -1,13 +1,13 @@
 /** Requests to the server: JSON, server-sent events, and one request at a time for each panel. */
 
-const KEY = "layerwise-token";
-export const setToken = (token) => sessionStorage.setItem(KEY, token);
-export const hasToken = () => sessionStorage.getItem(KEY) !== null;
-
 /** Sends "lost" when the server cannot be reached, and "token" when it requires another token. */
 export const connection = new EventTarget();
+export const token = {
+  get: () => sessionStorage.getItem("layerwise-token"),
+  set: (text) => sessionStorage.setItem("layerwise-token", text),
+};
 
-const serverError = ({ message, position = null }, status) => Object.assign(new Error(message), { position, status });
+const makeError = ({ message, position = null }, status) => Object.assign(new Error(message), { position, status });
 
 function reportLoss(error, signal) {
   if (!signal?.aborted) connection.dispatchEvent(new Event("lost"));
@@ -15,26 +15,25 @@ function reportLoss(error, signal) {
 }
 
 async function send(path, body, signal) {
-  const headers = hasToken() ? { Authorization: `Bearer ${sessionStorage.getItem(KEY)}` } : {};
+  const headers = token.get() ? { Authorization: `Bearer ${token.get()}` } : {};
+  const content = body && { method: "POST", body: JSON.stringify(body) };
   if (body) headers["Content-Type"] = "application/json";
-  const options = { headers, signal, cache: "no-store", method: body ? "POST" : "GET", body: body && JSON.stringify(body) };
-  const response = await fetch(path, options).catch((error) => reportLoss(error, signal));
+  const response = await fetch(path, { headers, signal, ...content }).catch((error) => reportLoss(error, signal));
   if (response.ok) return response;
   if (response.status === 401) connection.dispatchEvent(new Event("token"));
   const { error } = await response.json().catch(() => ({}));
-  throw serverError(error ?? { message: `The server answered with status ${response.status}.` }, response.status);
+  throw makeError(error ?? { message: `The server answered with status ${response.status}.` }, response.status);
 }
 
 export async function call(path, body, signal) {
   const answer = await (await send(path, body, signal)).json();
-  if (answer.error) throw serverError(answer.error, 400);
+  if (answer.error) throw makeError(answer.error, 400);
   return answer;
 }
 
 /** Yield the events of a response. No event follows once the signal is aborted. */
 export async function* stream(path, body, signal) {
-  const response = await send(path, body, signal);
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = (await send(path, body, signal)).body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ""; ; ) {
     const { value, done } = await reader.read().catch((error) => reportLoss(error, signal));
     if (done) return;
@@ -43,7 +42,7 @@ export async function* stream(path, body, signal) {
     for (const part of parts.filter((each) => each.startsWith("data: {"))) {
       if (signal?.aborted) return;
       const event = JSON.parse(part.slice(6));
-      if (event.error) throw serverError(event.error, response.status);
+      if (event.error) throw makeError(event.error, 500);
       yield event;
     }
   }
@@ -52,14 +51,10 @@ export async function* stream(path, body, signal) {
 /** Return a function that runs one `work(signal)` at a time: a newer one aborts the older, which then ends silently. */
 export function latest() {
   let current = null;
-  const run = async (work) => {
-    run.cancel();
+  return Object.assign(async (work) => {
+    current?.abort();
     const { signal } = (current = new AbortController());
-    await work(signal).catch((error) => {
-      if (!signal.aborted) throw error;
-    });
+    await work(signal).catch((error) => signal.aborted || Promise.reject(error));
     return !signal.aborted;
-  };
-  run.cancel = () => current?.abort();
-  return run;
+  }, { cancel: () => current?.abort() });
 }

@@ -20,7 +20,7 @@ export function shade(span, value, words) {
   span.title = words;
 }
 
-function makePane(card, ...title) {
+export function makePane(card, ...title) {
   const { prompt, chat } = settings();
   const [tokens, foot] = [el("span"), el("p", { class: "muted" }, "waiting")];
   const start = el("span", { class: "muted" }, chat ? "" : prompt.slice(-300));
@@ -87,9 +87,10 @@ export function startColumns() {
   const regenerate = debounce(250, generate);
   Object.assign(at("prompt"), { value: prompt, maxLength: limits.prompt });
   at("new-tokens").max = limits.new_tokens;
-  at("chat-toggle").hidden = !chat;
+  at("chat-label").hidden = !chat;
   for (const id of ["prompt", "chat", "new-tokens", "temperature", "seed"]) listen(id, "input", regenerate);
-  listen("again", "click", () => {
+  listen("prompt-form", "submit", (submitted) => {
+    submitted.preventDefault();
     const isRunning = at("again").textContent === "stop";
     generating.cancel();
     showEnd();

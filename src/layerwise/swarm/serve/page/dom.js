@@ -12,34 +12,35 @@ export const on = (name, listener) => bus.addEventListener(name, listener);
 export const emit = (name) => bus.dispatchEvent(new Event(name));
 
 export const at = (id) => document.getElementById(id);
-export const say = (text) => (at("live").textContent = text);
+export const listen = (id, name, work) => at(id).addEventListener(name, work);
+export const write = (id, text) => (at(id).textContent = text);
+export const say = (text) => write("live", text);
 
-/** Make an element. Attributes whose name begins with "on" are listeners; null and undefined are left out. */
+/** Make an element. Attributes whose name begins with "on" are listeners; undefined ones are left out. */
 export function el(tag, attributes = {}, ...children) {
-  const made = tag === "rect" ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== undefined) made.setAttribute(name, value);
+    else if (value !== undefined) made.setAttribute(name, value);
   }
   made.append(...children);
   return made;
 }
 export const button = (text, onclick, title) => el("button", { type: "button", onclick, title }, text);
-export const listen = (id, name, work) => at(id).addEventListener(name, work);
+export const muted = (text, tag = "span") => el(tag, { class: "muted" }, text);
 
 export function showError(id, error) {
   at(id).hidden = !error;
-  at(id).textContent = error?.message ?? "";
+  write(id, error?.message ?? "");
 }
 
+/** Return a function that runs `work` once it has not been called for a while. */
 export function debounce(milliseconds, work) {
   let timer = 0;
-  const later = () => {
-    later.cancel();
+  return Object.assign(() => {
+    clearTimeout(timer);
     timer = setTimeout(work, milliseconds);
-  };
-  later.cancel = () => clearTimeout(timer);
-  return later;
+  }, { cancel: () => clearTimeout(timer) });
 }
 
 export const count = (value) => value.toLocaleString("en-US");
@@ -50,15 +51,13 @@ export const nats = (value) => value.toFixed(Math.abs(value) < 0.0995 ? 3 : 2).r
 export const signed = (value) => (value < 0 ? "" : "+") + nats(value);
 export const interval = ({ delta, low, high }) => signed(delta) + (low === null ? "" : ` [${nats(low)}, ${nats(high)}]`);
 
-/** Format a large number: 1.2 M, 530 MB. */
+/** Format a large number (1.2 M, 530 MB) and a relative change (−8.3%). */
 export function quantity(value, unit = "") {
   const power = Math.min(3, Math.floor(Math.log10(Math.max(1, value)) / 3));
   const scaled = value / 1000 ** power;
   return `${scaled.toFixed(power && scaled < 100 ? 1 : 0)} ${["", "k", "M", "G"][power]}${unit}`.trim();
 }
 export const bytes = (value) => quantity(value, "B");
-
-/** Format a relative change: −8.3%. */
 export function change(original, now) {
   const percent = (100 * (now - original)) / original;
   return `${percent > 0 ? "+" : ""}${percent.toFixed(Math.abs(percent) < 9.95 ? 1 : 0)}%`.replace("-", "−");
@@ -66,7 +65,7 @@ export function change(original, now) {
 
 export async function copy(text, pressed) {
   const isCopied = await navigator.clipboard?.writeText(text).then(() => true, () => false);
-  const label = pressed.dataset.label ?? (pressed.dataset.label = pressed.textContent);
+  pressed.dataset.label ??= pressed.textContent;
   pressed.textContent = isCopied ? "copied" : "not allowed";
-  setTimeout(() => (pressed.textContent = label), 1200);
+  setTimeout(() => (pressed.textContent = pressed.dataset.label), 1200);
 }

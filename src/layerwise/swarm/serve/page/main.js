@@ -1,6 +1,6 @@
 /** Start the page: the playground of one model, or the live page of a swarm. */
 
-import { call, connection, hasToken, latest, setToken, stream } from "./api.js";
+import { call, connection, latest, stream, token } from "./api.js";
 import { settings, startColumns } from "./columns.js";
 import { app, at, button, copy, count, debounce, emit, listen, on, ranked, showError, without } from "./dom.js";
 import { setPlan, startPlan } from "./plan.js";
@@ -60,10 +60,10 @@ async function restoreState() {
 async function startPlay() {
   at("structure").textContent = app.server.structure;
   for (const startPanel of [startPlan, startStrip, startColumns, startScore, startTake]) startPanel();
-  at("play").hidden = false;
+  for (const id of ["play", "writing", "more"]) at(id).hidden = false;
   await restoreState();
   on("plan", saveState);
-  listen("play", "input", saveState);
+  document.addEventListener("input", saveState);
   window.addEventListener("hashchange", restoreState);
   listen("copy-link", "click", ({ target }) => copy(location.href, target));
   listen("measure-text", "click", () => measure(at("text").value));
@@ -87,7 +87,7 @@ async function start() {
 }
 
 connection.addEventListener("token", () => {
-  at("wrong").hidden = !hasToken();
+  at("wrong").hidden = !token.get();
   at("access").hidden = false;
 });
 connection.addEventListener("lost", async () => {
@@ -100,7 +100,7 @@ connection.addEventListener("lost", async () => {
 });
 listen("access", "submit", (event) => {
   event.preventDefault();
-  setToken(at("token").value.trim());
+  token.set(at("token").value.trim());
   at("token").value = "";
   start();
 });

@@ -3,25 +3,22 @@
 /** Remove the outermost brackets, merge rule and number of runs: (15|16)*2 becomes 15 16, and 6*4 becomes 6. */
 function unwrap(text) {
   const body = text.replace(/\*\d+$/, "").replace(/:(mean|sum|gain=[^:)\]]*)$/, "");
-  if (!/^[([]/.test(body)) return body;
   let depth = 0;
-  const characters = [...body.slice(1, -1)].map((each) => {
-    depth += "([".includes(each) - ")]".includes(each);
-    return each === "|" && !depth ? " " : each;
-  });
-  return characters.join("");
+  const flatten = (character) => {
+    depth += "([".includes(character) - ")]".includes(character);
+    return character === "|" && !depth ? " " : character;
+  };
+  return /^[([]/.test(body) ? [...body.slice(1, -1)].map(flatten).join("") : body;
 }
 
 /** Run once more: 6 becomes 6*2, (4|5)*2 becomes (4|5)*3, and 4 5 becomes [4 5]*2. */
 function repeat(texts) {
-  if (texts.length > 1) return [`[${texts.join(" ")}]*2`];
   const [, body, times] = /^(.*?)(?:\*(\d+))?$/.exec(texts[0]);
-  return [`${body}*${Number(times ?? 1) + 1}`];
+  return [texts.length > 1 ? `[${texts.join(" ")}]*2` : `${body}*${Number(times ?? 1) + 1}`];
 }
 
-const NAMES = /\*\d+|:(?:mean|sum|gain=[-+.\de]+)|(?:[A-Za-z]\w*:)?(\d+(?:-\d+)?)(\.\w+)?/g;
-
 /** Rename the layers inside texts, but not their numbers of runs and gains. */
+const NAMES = /\*\d+|:(?:mean|sum|gain=[-+.\de]+)|(?:[A-Za-z]\w*:)?(\d+(?:-\d+)?)(\.\w+)?/g;
 const rename = (name) => (texts) =>
   texts.map((text) => text.replace(NAMES, (whole, layers, part = "") => (layers ? name(whole, layers, part) : whole)));
 const keepSublayer = (sublayer) => rename((whole) => `${whole.replace(/\.\w+$/, "")}.${sublayer}`);
@@ -46,9 +43,8 @@ export const EDITS = {
 export function layOut({ stages, skipped }) {
   const items = stages.map((stage) => ({ stage, layers: stage.layers }));
   for (const layer of skipped) {
-    const before = items.flatMap((item) => item.layers).filter((each) => each < layer);
-    const place = items.findLastIndex((item) => item.layers.includes(Math.max(...before)));
-    items.splice(place + 1, 0, { stage: null, layers: [layer] });
+    const before = Math.max(...items.flatMap(({ layers }) => layers).filter((each) => each < layer));
+    items.splice(items.findLastIndex(({ layers }) => layers.includes(before)) + 1, 0, { stage: null, layers: [layer] });
   }
   let index = 0;
   return items.map((item) => ({ ...item, index: item.stage ? index++ : index }));

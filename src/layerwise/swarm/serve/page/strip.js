@@ -15,22 +15,16 @@ let focus = 0; // position of the item in the tab order
 let selection = null; // { anchor, end }, indexes of stages
 let gesture = null; // { mode: "press", "move" or "range", position, x, y, slot }
 
-const blocks = () => [...at("strip").querySelectorAll(".item")];
-const lastStage = () => app.plan.stages.length - 1;
+const find = (selector) => [...at("strip").querySelectorAll(selector)];
 const range = () => [Math.min(selection.anchor, selection.end), Math.max(selection.anchor, selection.end)];
-const selected = () => app.plan.stages.slice(range()[0], range()[1] + 1).map((stage) => stage.text);
+const selected = () => app.plan.stages.slice(range()[0], range()[1] + 1).map(({ text }) => text);
 const isGroup = ({ stage }) => stage !== null && stage.kind !== "layer";
 const nameOf = (item) => (isGroup(item) ? item.stage.text : `Layer ${item.stage?.text ?? item.layers[0]}`);
 
 /** Place a loss increase between 0 and 1: nearly linear up to the knee, then logarithmic. */
 function scale(delta) {
   const most = Math.max(1, ...[...app.layers.values()].map(({ high, delta: value }) => high ?? value));
-  return Math.max(0, Math.min(1, Math.log1p(Math.max(0, delta) / KNEE) / Math.log1p(most / KNEE)));
-}
-
-function color(place) {
-  const stop = Math.min(3, Math.floor(place * 4));
-  return `color-mix(in oklab, var(--c${stop}), var(--c${stop + 1}) ${100 * (place * 4 - stop)}%)`;
+  return Math.min(1, Math.log1p(Math.max(0, delta) / KNEE) / Math.log1p(most / KNEE));
 }
 
 function describe(layer) {
@@ -38,20 +32,17 @@ function describe(layer) {
   return known ? `loss increase when skipped ${interval(known)} nats/token` : "not measured yet";
 }
 
-function buildCell(layer, note) {
-  const gauge = el("span", { class: "gauge" }, el("i", { class: "bar" }), el("i", { class: "whisker" }));
-  const block = el("span", { class: "block" }, el("b", {}, layer), el("small", {}), el("em", {}, note));
-  return el("span", { class: "cell", "data-layer": layer }, gauge, block);
-}
-
 function buildItem(item, position) {
   const { stage, layers } = item;
   const times = stage?.times > 1 ? `×${stage.times}` : "";
   const note = stage ? [stage.sublayer, stage.source, times].filter(Boolean).join(" ") : "skipped";
+  const caption = isGroup(item) ? [el("code", { class: "caption" }, stage.text)] : [];
+  const cells = layers.map((layer) => el("span", { class: "cell", "data-layer": layer },
+    el("span", { class: "gauge" }, el("i", { class: "bar" }), el("i", { class: "whisker" })),
+    el("span", { class: "block" }, el("b", {}, layer), el("small"), el("em", {}, isGroup(item) ? "" : note))));
   const kind = isGroup(item) ? "bracket" : stage ? "" : "ghost";
-  const made = el("button", { type: "button", class: `item ${kind}`, "data-position": position });
-  if (isGroup(item)) made.append(el("code", { class: "caption" }, stage.text));
-  made.append(el("span", { class: "cells" }, ...layers.map((layer) => buildCell(layer, isGroup(item) ? "" : note))));
+  const made = el("button", { type: "button", class: `item ${kind}`, "data-position": position }, ...caption);
+  made.append(el("span", { class: "cells" }, ...cells));
   made.style.setProperty("--n", layers.length);
   return made;
 }
@@ -59,12 +50,11 @@ function buildItem(item, position) {
 /** Draw the strip again; blocks that moved slide to their new places. */
 function render() {
   const strip = at("strip");
-  const cells = () => [...strip.querySelectorAll(".cell")];
-  const before = new Map(cells().map((cell) => [cell.dataset.layer, cell.getBoundingClientRect()]));
+  const before = new Map(find(".cell").map((cell) => [cell.dataset.layer, cell.getBoundingClientRect()]));
   const hadFocus = strip.contains(document.activeElement);
   gesture = null;
   items = layOut(app.plan);
-  if (selection && range()[1] > lastStage()) selection = null;
+  if (selection && range()[1] >= app.plan.stages.length) selection = null;
   const size = items.flatMap(({ layers }) => layers).length;
   const rows = Math.ceil((size * WIDTH) / strip.clientWidth);
   strip.style.setProperty("--columns", Math.max(MIN_COLUMNS, Math.ceil(size / rows)));
@@ -73,7 +63,7 @@ function render() {
   showSelection();
   setFocus(focus, hadFocus);
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
-  for (const cell of cells()) {
+  for (const cell of find(".cell")) {
     const [old, now] = [before.get(cell.dataset.layer), cell.getBoundingClientRect()];
     if (!old || (old.left === now.left && old.top === now.top)) continue;
     const transform = `translate(${old.left - now.left}px, ${old.top - now.top}px)`;
@@ -83,54 +73,51 @@ function render() {
 
 /** Show the importance of the layers. The elements stay, so that a drag is not interrupted. */
 export function showImportance() {
-  for (const cell of at("strip").querySelectorAll(".cell")) {
+  for (const cell of find(".cell")) {
     const layer = Number(cell.dataset.layer);
     const known = app.layers.get(layer);
-    const details = known ? `, ${plural(known.documents, "document")}, ${plural(known.tokens, "token")}` : "";
-    cell.title = `layer ${layer}: ${describe(layer)}${details}`;
+    const source = known ? `, ${plural(known.documents, "document")}, ${plural(known.tokens, "token")}` : "";
+    cell.title = `layer ${layer}: ${describe(layer)}${source}`;
     cell.className = `cell ${!known ? "unknown" : known.low === null ? "" : "measured"}`;
     if (!known) continue;
-    const place = scale(known.delta);
-    const values = { level: place, low: scale(known.low ?? known.delta), high: scale(known.high ?? known.delta) };
-    for (const [name, value] of Object.entries(values)) cell.style.setProperty(`--${name}`, `${100 * value}%`);
-    cell.style.setProperty("--tone", color(place));
-    cell.style.setProperty("--on", `var(--on-${["low", "mid", "high"][(place > 0.44) + (place > 0.66)]})`);
-    const digits = Math.abs(known.delta) < 0.995 ? 2 : 1;
-    cell.querySelector("small").textContent = (known.delta < 0 ? "−" : "+") + Math.abs(known.delta).toFixed(digits);
+    const { delta, low, high } = known;
+    const place = scale(delta);
+    const stop = Math.min(3, Math.floor(place * 4));
+    const values = { level: `${100 * place}%`, low: `${100 * scale(low ?? delta)}%`, high: `${100 * scale(high ?? delta)}%`,
+      tone: `color-mix(in oklab, var(--c${stop}), var(--c${stop + 1}) ${100 * (place * 4 - stop)}%)`,
+      on: `var(--on-${["low", "mid", "high"][(place > 0.44) + (place > 0.66)]})` };
+    for (const [name, value] of Object.entries(values)) cell.style.setProperty(`--${name}`, value);
+    const digits = Math.abs(delta) < 0.995 ? 2 : 1;
+    cell.querySelector("small").textContent = (delta < 0 ? "−" : "+") + Math.abs(delta).toFixed(digits);
   }
-  for (const block of blocks()) {
-    const item = items[block.dataset.position];
-    const words = `${nameOf(item)}, ${describe(item.layers[0])}, ${item.stage ? "in the plan" : "skipped"}`;
-    block.setAttribute("aria-label", isGroup(item) ? `${item.stage.kind} ${item.stage.text}, in the plan` : words);
-  }
-  showLegend();
-}
-
-function showLegend() {
+  find(".item").forEach((block, position) => {
+    const item = items[position];
+    const importance = isGroup(item) ? item.stage.kind : describe(item.layers[0]);
+    block.setAttribute("aria-label", `${nameOf(item)}, ${importance}, ${item.stage ? "in the plan" : "skipped"}`);
+  });
   for (const value of [0.1, 1]) at("strip").style.setProperty(`--line${value * 10}`, `${100 * scale(value)}%`);
   const marks = [0, 0.1, 1, 10].filter((value) => !value || scale(value) < 1).map((value) => el("span", {}, value));
   for (const mark of marks) mark.style.left = `${100 * scale(Number(mark.textContent))}%`;
-  const samples = { measured: "95% interval", unknown: "not measured yet", ghost: "skipped" };
-  const rest = Object.entries(samples).map(([name, text]) => el("span", { class: `sample ${name}` }, el("i"), text));
-  at("legend").replaceChildren("loss increase when skipped", el("span", { class: "scale" }, ...marks), "nats/token", ...rest);
+  document.querySelector(".scale").replaceChildren(...marks);
 }
 
 function setFocus(position, isFocused = true) {
   focus = Math.max(0, Math.min(items.length - 1, position));
-  blocks().forEach((block, index) => (block.tabIndex = index === focus ? 0 : -1));
-  if (isFocused) blocks()[focus].focus();
+  find(".item").forEach((block, index) => (block.tabIndex = index === focus ? 0 : -1));
+  if (isFocused) find(".item")[focus].focus();
 }
 
 function select(anchor, end = anchor) {
-  selection = anchor === null ? null : { anchor: Math.min(anchor, lastStage()), end: Math.min(end, lastStage()) };
+  const last = app.plan.stages.length - 1;
+  selection = anchor === null ? null : { anchor: Math.min(anchor, last), end: Math.min(end, last) };
   showSelection();
 }
 
 function showSelection() {
   const [first, last] = selection ? range() : [1, 0];
-  blocks().forEach((block, position) => {
+  find(".item").forEach((block, position) => {
     const { stage, index } = items[position];
-    block.classList.toggle("selected", Boolean(stage) && index >= first && index <= last);
+    block.classList.toggle("selected", stage !== null && index >= first && index <= last);
   });
   if (!selection) return at("tools").replaceChildren(el("span", { class: "muted" }, HINT));
   const texts = selected();
@@ -140,42 +127,44 @@ function showSelection() {
   const tools = offers.map(([text, { work, title }]) => button(text, () => changeSelection(work, text), title));
   const choice = el("select", { "aria-label": "Quantize" }, ...["quantize", ...types].map((each) => el("option", {}, each)));
   choice.onchange = () => changeSelection(quantize(choice.value), `quantize to ${choice.value}`);
+  if (types.length) tools.push(choice);
   const words = texts.length === 1 ? texts[0] : `${texts[0]} … ${texts.at(-1)}`;
   const clear = button("✕", () => select(null), "Clear the selection (Escape)");
-  at("tools").replaceChildren(el("code", {}, words), ...tools, ...(types.length ? [choice] : []), clear);
+  at("tools").replaceChildren(el("code", {}, words), ...tools, clear);
   if (!gesture) say(`Selected: ${texts.join(" ")}.`);
 }
 
 function changeSelection(work, name) {
-  const [first, texts] = [range()[0], selected()];
+  const [[first], texts] = [range(), selected()];
   const changed = work(texts);
   selection = changed.length ? { anchor: first, end: first + changed.length - 1 } : null;
   edit((all) => all.toSpliced(first, texts.length, ...changed), `${name} ${texts.join(" ")}.`);
 }
 
+const skip = (item) => edit((texts) => texts.toSpliced(item.index, 1), `${nameOf(item)} skipped.`);
+
 /** Skip a layer or restore it; select a group or block. */
 function toggle(item) {
-  const { stage, index, layers } = item;
-  if (isGroup(item)) select(index);
-  else if (stage) edit((texts) => texts.toSpliced(index, 1), `${nameOf(item)} skipped.`);
-  else edit((texts) => texts.toSpliced(index, 0, `${layers[0]}`), `Layer ${layers[0]} restored.`);
+  if (isGroup(item)) select(item.index);
+  else if (item.stage) skip(item);
+  else edit((texts) => texts.toSpliced(item.index, 0, `${item.layers[0]}`), `Layer ${item.layers[0]} restored.`);
 }
 
 /** Move an item so that `slot` other stages are before it. */
 function move(item, slot) {
   const { stage, index, layers } = item;
-  if (slot < 0 || slot > lastStage() + (stage ? 0 : 1) || (stage && slot === index)) return;
-  const text = stage?.text ?? `${layers[0]}`;
-  const message = `${nameOf(item)} moved to place ${slot + 1}.`;
-  edit((texts) => (stage ? texts.toSpliced(index, 1) : texts).toSpliced(slot, 0, text), message);
+  if (slot < 0 || slot > app.plan.stages.length - (stage ? 1 : 0) || (stage && slot === index)) return;
+  const place = (texts) => (stage ? texts.toSpliced(index, 1) : texts).toSpliced(slot, 0, stage?.text ?? `${layers[0]}`);
+  edit(place, `${nameOf(item)} moved to place ${slot + 1}.`);
 }
 
 /** Return the block at a point or nearest to it, except for one. */
 function nearest({ clientX: x, clientY: y }, except) {
-  const away = ({ left, right, top, bottom }) => Math.max(left - x, 0, x - right) + 9 * Math.max(top - y, 0, y - bottom);
-  const boxes = blocks().map((block, position) => ({ position, box: block.getBoundingClientRect() }));
-  const others = boxes.filter(({ position }) => position !== except);
-  const { position, box } = others.sort((one, other) => away(one.box) - away(other.box))[0] ?? boxes[0];
+  const away = ({ box: { left, right, top, bottom } }) =>
+    Math.max(left - x, 0, x - right) + 9 * Math.max(top - y, 0, y - bottom);
+  const all = find(".item").map((block, position) => ({ position, box: block.getBoundingClientRect() }));
+  const others = all.filter(({ position }) => position !== except).sort((one, other) => away(one) - away(other));
+  const { position, box } = others[0] ?? all[0];
   return { position, box, isRight: x > (box.left + box.right) / 2 };
 }
 
@@ -187,8 +176,8 @@ function press(event) {
   if (mode === "press") return;
   event.preventDefault();
   at("strip").setPointerCapture(event.pointerId);
-  const anchor = selection?.anchor ?? items[focus]?.index ?? 0;
-  select(event.shiftKey ? anchor : items[position].index, items[position].index);
+  const { index } = items[position];
+  select(event.shiftKey ? (selection?.anchor ?? items[focus].index) : index, index);
 }
 
 function drag(event) {
@@ -198,16 +187,16 @@ function drag(event) {
   if (gesture.mode === "press" && Math.hypot(right, down) < DRAG) return;
   if (gesture.mode === "press") at("strip").setPointerCapture(event.pointerId);
   gesture.mode = "move";
-  const dragged = blocks()[gesture.position];
+  const dragged = find(".item")[gesture.position];
   dragged.classList.add("dragged");
   dragged.style.translate = `${right}px ${down}px`;
   const { position, box, isRight } = nearest(event, gesture.position);
   const before = items.slice(0, position + (isRight ? 1 : 0));
-  gesture.slot = before.filter((item, index) => item.stage && index !== gesture.position).length;
-  const [slot, frame] = [at("slot"), at("strip").getBoundingClientRect()];
-  slot.hidden = false;
+  gesture.slot = before.filter(({ stage }, index) => stage && index !== gesture.position).length;
+  const frame = at("strip").getBoundingClientRect();
   const place = { left: (isRight ? box.right : box.left) - frame.left, top: box.top - frame.top, height: box.height };
-  for (const [name, value] of Object.entries(place)) slot.style[name] = `${value}px`;
+  for (const [name, value] of Object.entries(place)) at("slot").style[name] = `${value}px`;
+  at("slot").hidden = false;
 }
 
 function release(event) {
@@ -215,8 +204,8 @@ function release(event) {
   const { mode, position, slot } = gesture;
   gesture = null;
   at("slot").hidden = true;
-  blocks()[position].classList.remove("dragged");
-  blocks()[position].style.translate = "";
+  find(".item")[position].classList.remove("dragged");
+  find(".item")[position].style.translate = "";
   if (event.type === "pointercancel") return;
   setFocus(position, mode !== "range");
   if (mode === "move") move(items[position], slot);
@@ -227,36 +216,26 @@ function release(event) {
 function pressKey(event) {
   const item = items[focus];
   const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
-  const edge = { Home: 0, End: items.length - 1 }[event.key];
   if (event.key === "Escape") select(null);
-  else if (edge !== undefined) setFocus(edge);
-  else if (event.key === "Delete" || event.key === "Backspace") {
-    if (selection) changeSelection(EDITS.skip.work, "skip");
-    else if (item.stage) edit((texts) => texts.toSpliced(item.index, 1), `${nameOf(item)} skipped.`);
-  } else if (!step || event.ctrlKey || event.metaKey) return;
+  else if (event.key === "Home" || event.key === "End") setFocus(event.key === "Home" ? 0 : items.length - 1);
+  else if ((event.key === "Delete" || event.key === "Backspace") && selection) changeSelection(EDITS.skip.work, "skip");
+  else if ((event.key === "Delete" || event.key === "Backspace") && item.stage) skip(item);
+  else if (!step || event.ctrlKey || event.metaKey) return;
   else if (event.altKey) {
     move(item, item.index + (item.stage || step < 0 ? step : 0));
     focus = Math.max(0, Math.min(items.length - 1, focus + step));
-  } else if (event.shiftKey) {
+  } else {
     const anchor = selection?.anchor ?? item.index;
     setFocus(focus + step);
-    select(anchor, items[focus].index);
-  } else setFocus(focus + step);
+    if (event.shiftKey) select(anchor, items[focus].index);
+  }
   event.preventDefault();
 }
 
 export function startStrip() {
-  const strip = at("strip");
-  strip.addEventListener("pointerdown", press);
-  strip.addEventListener("pointermove", drag);
-  for (const name of ["pointerup", "pointercancel"]) strip.addEventListener(name, release);
-  strip.addEventListener("keydown", pressKey);
-  strip.addEventListener("focusin", ({ target }) => setFocus(Number(target.dataset.position), false));
-  strip.addEventListener("click", ({ target, detail }) => {
-    const block = target.closest(".item"); // a click by pointer has a detail and is handled by `release`
-    if (!block || detail) return;
-    setFocus(Number(block.dataset.position));
-    toggle(items[focus]);
-  });
+  const handlers = { pointerdown: press, pointermove: drag, pointerup: release, pointercancel: release, keydown: pressKey,
+    focusin: ({ target }) => setFocus(Number(target.dataset.position), false),
+    click: ({ detail }) => detail || toggle(items[focus]) }; // a click by pointer has a detail; `release` handles it
+  for (const [name, handler] of Object.entries(handlers)) at("strip").addEventListener(name, handler);
   on("plan", render);
 }
