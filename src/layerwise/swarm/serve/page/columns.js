@@ -50,6 +50,7 @@ function targets() {
 }
 
 async function generate() {
+  if (app.server.generates === false) return;
   const wanted = targets();
   const key = JSON.stringify([settings(), wanted]);
   if (key === shown) return;

@@ -2,10 +2,10 @@
 
 /** The server's description, the current plan, and the importance of each measured layer. */
 export const app = { server: null, plan: null, layers: new Map() };
-export const isIdentity = () => app.plan.plan === app.plan.original.plan;
 export const ranked = () => [...app.layers.values()].sort((one, other) => one.delta - other.delta);
 export const numbers = (size) => [...Array(size).keys()];
 export const without = (...layers) => numbers(app.server.depth).filter((each) => !layers.includes(each)).join(" ");
+export const isIdentity = () => app.plan.stages.map(({ text }) => text).join(" ") === without();
 
 const bus = new EventTarget();
 export const on = (name, listener) => bus.addEventListener(name, listener);

@@ -2,7 +2,7 @@
 
 import { call, connection, latest, stream, token } from "./api.js";
 import { settings, startColumns } from "./columns.js";
-import { app, at, button, copy, count, debounce, emit, listen, on, ranked, showError, without } from "./dom.js";
+import { app, at, button, copy, debounce, emit, listen, on, ranked, showError, without, write } from "./dom.js";
 import { setPlan, startPlan } from "./plan.js";
 import { startScore } from "./score.js";
 import { showImportance, startStrip } from "./strip.js";
@@ -17,25 +17,24 @@ const wait = () => new Promise((resolve) => setTimeout(resolve, 1500));
 async function measure(text) {
   const { depth, text: { name } } = app.server;
   const source = text === null ? name : "your text";
-  let isKnown = false;
+  let extremes = "";
   app.layers.clear();
-  at("finding").textContent = "Which layers can go?";
+  write("finding", "Which layers can go?");
   await measuring(async (signal) => {
-    for await (const { layers = [], done, finding, measured, tokens } of stream("api/importance", { text }, signal)) {
+    for await (const { layers = [], done, finding, measured } of stream("api/importance", { text }, signal)) {
       for (const each of layers) app.layers.set(each.layer, each);
       showImportance();
-      const [least, most] = [ranked()[0]?.layer, ranked().at(-1)?.layer];
-      if (finding) at("finding").textContent = finding;
-      else if (measured > 1) at("finding").textContent = `So far, layer ${least} matters least and layer ${most} most.`;
-      const progress = `Measuring on ${source}: ${measured} of ${depth} layers, ${count(tokens ?? 0)} tokens`;
-      at("progress").textContent = done ? `Measured on ${source}.` : progress;
-      if (app.layers.size < depth || (isKnown && !done)) continue;
-      isKnown = true;
+      const progress = measured < depth ? `measuring on ${source}: ${measured} of ${depth} layers` : "narrowing the intervals";
+      write("progress", done ? `measured on ${source}` : progress);
+      if (finding) write("finding", finding);
+      if (app.layers.size < depth) continue;
+      const [least, most] = [ranked()[0].layer, ranked().at(-1).layer];
       const skip = (layer) => button(`skip layer ${layer}`, () => setPlan(without(layer), `Layer ${layer} skipped.`));
-      at("try").replaceChildren(skip(least), skip(most));
-      emit("measured");
+      if (extremes !== `${least} ${most}`) at("try").replaceChildren(skip(least), skip(most));
+      if (!extremes || done) emit("measured");
+      extremes = `${least} ${most}`;
     }
-  }).catch(({ message }) => (at("progress").textContent = message));
+  }).catch(({ message }) => write("progress", message));
 }
 
 /** Fields of the page, by their names in the fragment of its address. */
@@ -53,14 +52,13 @@ async function restoreState() {
   for (const [name, id] of Object.entries(FIELDS)) if (state.has(name)) at(id).value = state.get(name);
   at("chat").checked = state.has("chat");
   if (state.has("text")) at("text-panel").open = true;
-  const identity = `0-${app.server.depth - 1}`;
-  if (!(await setPlan(state.get("plan") ?? identity, "")) && !app.plan) await setPlan(identity, "");
+  if (!(await setPlan(state.get("plan") ?? without(), "")) && !app.plan) await setPlan(without(), "");
 }
 
 async function startPlay() {
-  at("structure").textContent = app.server.structure;
+  write("structure", app.server.structure);
   for (const startPanel of [startPlan, startStrip, startColumns, startScore, startTake]) startPanel();
-  for (const id of ["play", "writing", "more"]) at(id).hidden = false;
+  for (const id of ["play", "writing", "more"]) at(id).hidden = id === "writing" && app.server.generates === false;
   await restoreState();
   on("plan", saveState);
   document.addEventListener("input", saveState);
@@ -80,8 +78,8 @@ async function start() {
   }
   const { mode, model } = app.server;
   at("access").hidden = at("banner").hidden = true;
-  at("model").textContent = model;
-  at("kicker").textContent = `layerwise ${mode}`;
+  write("model", model);
+  write("kicker", `layerwise ${mode}`);
   document.title = `${model} · layerwise ${mode}`;
   await (mode === "play" ? startPlay() : startSwarm());
 }

@@ -1,7 +1,8 @@
 /** The plan: edits, history, its text, what it does, what it costs, and its wiring. */
 
 import { call } from "./api.js";
-import { app, at, bytes, change, copy, count, debounce, el, emit, listen, quantity, say, write } from "./dom.js";
+import { app, at, bytes, change, copy, count, debounce, el, emit, isIdentity, listen, quantity, say, without, write,
+} from "./dom.js";
 
 const FIGURES = [["layer evaluations", "evaluations"], ["sequential stages", "stages"], ["layers in memory", "layers"],
   ["KV slots", "slots"], ["parameters", "parameters", quantity], ["of weights", "bytes", bytes]];
@@ -68,14 +69,14 @@ function showPlanError(error, text) {
   at("plan-error").replaceChildren(error.position === null ? "" : el("pre", {}, mark), error.message.split("\n")[0]);
 }
 
-function showDetails({ plan, original, explain, cost, matrix, steps }) {
+function showDetails({ original, explain, cost, matrix, steps }) {
   at("explain").replaceChildren(...explain.map((line) => el("li", {}, line)));
   at("cost").replaceChildren(...FIGURES.map(([name, key, format = count]) => {
-    const [before, now] = [original.cost[key], cost[key]];
+    const [before, now] = [original[key], cost[key]];
     const difference = el("em", { class: now > before ? "more" : "" }, now === before ? "" : ` ${change(before, now)}`);
     return el("li", {}, el("b", {}, format(now)), ` ${name}`, difference);
   }));
-  at("reset").disabled = plan === original.plan;
+  at("reset").disabled = isIdentity();
   at("wiring").toggleAttribute("hidden", !matrix);
   write("reads", matrix ? "" : "The plan has too many steps for a picture of its wiring.");
   if (matrix) drawWiring(matrix, steps);
@@ -113,7 +114,7 @@ export function startPlan() {
   listen("plan", "change", async () => (await setPlan(at("plan").value, "", true)) && (at("plan").value = app.plan.plan));
   listen("undo", "click", () => travel(-1));
   listen("redo", "click", () => travel(1));
-  listen("reset", "click", () => setPlan(() => app.plan.original.plan, "All layers run in order."));
+  listen("reset", "click", () => setPlan(without(), "All layers run in order."));
   listen("copy-plan", "click", ({ target }) => copy(app.plan.plan, target));
   document.addEventListener("keydown", (event) => {
     const key = event.key.toLowerCase();
