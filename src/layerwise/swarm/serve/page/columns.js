@@ -1,7 +1,8 @@
 /** What the model writes: the original model on the left; on the right the plan, or two examples of one. */
 
 import { latest, stream } from "./api.js";
-import { app, at, button, debounce, el, isIdentity, listen, nats, on, plural, ranked, showError, without } from "./dom.js";
+import { app, at, button, debounce, el, isIdentity, listen, muted, nats, on, plural, ranked, showError, without, write,
+} from "./dom.js";
 import { setPlan } from "./plan.js";
 
 const STRONGEST = 4; // nats at which the shade of a token is strongest
@@ -22,9 +23,8 @@ export function shade(span, value, words) {
 
 export function makePane(card, ...title) {
   const { prompt, chat } = settings();
-  const [tokens, foot] = [el("span"), el("p", { class: "muted" }, "waiting")];
-  const start = el("span", { class: "muted" }, chat ? "" : prompt.slice(-300));
-  card.replaceChildren(el("h3", {}, ...title), el("p", { class: "tokens" }, start, tokens), foot);
+  const [tokens, foot] = [el("span"), muted("waiting", "p")];
+  card.replaceChildren(el("h3", {}, ...title), el("p", { class: "tokens" }, muted(chat ? "" : prompt.slice(-300)), tokens), foot);
   card.classList.add("running");
   return { card, tokens, foot };
 }
@@ -43,48 +43,47 @@ function show({ card, tokens, foot }, { token, shades = [], end }, other) {
 
 /** Return what the right column shows. The examples skip the layers that matter least and most. */
 function targets() {
-  if (!isIdentity()) return [{ name: "the plan", plan: app.plan.plan }];
-  if (app.layers.size < app.server.depth) return [];
-  const layers = [ranked()[0].layer, ranked().at(-1).layer];
-  return layers.map((layer) => ({ name: `the plan without layer ${layer}`, plan: without(layer), layer }));
+  if (!isIdentity()) return [{ name: "the plan", plan: app.plan.plan, title: ["plan ", el("code", {}, app.plan.plan)] }];
+  const layers = app.layers.size < app.server.depth ? [] : [ranked()[0].layer, ranked().at(-1).layer];
+  return layers.map((layer) => {
+    const use = button("use this plan", () => setPlan(without(layer), `Layer ${layer} skipped.`));
+    const title = [`for example, without layer ${layer}`, use];
+    return { name: `the plan without layer ${layer}`, plan: without(layer), title };
+  });
 }
 
 async function generate() {
-  if (app.server.generates === false) return;
   const wanted = targets();
   const key = JSON.stringify([settings(), wanted]);
   if (key === shown) return;
   shown = key;
   const original = makePane(at("original"), "original model");
-  const panes = wanted.map(({ plan, layer }) => {
-    const use = button("use this plan", () => setPlan(plan, `Layer ${layer} skipped.`));
-    const title = layer === undefined ? ["plan ", el("code", {}, plan)] : [`for example, without layer ${layer}`, use];
-    return makePane(el("article", { class: "card" }), ...title);
-  });
-  const hint = el("p", { class: "muted" }, "Skip a layer to see what the model writes without it.");
+  const panes = wanted.map(({ title }) => makePane(el("article", { class: "card" }), ...title));
+  const hint = muted("Skip a layer to see what the model writes without it.", "p");
   at("answers").replaceChildren(...(wanted.length ? panes.map(({ card }) => card) : [hint]));
   showError("generate-error", null);
-  at("again").textContent = "stop";
-  const work = async (signal) => {
+  write("again", "stop");
+  const isDone = await generating(async (signal) => {
     for (const [index, { plan, name }] of (wanted.length ? wanted : [app.plan]).entries()) {
       for await (const event of stream("api/generate", { plan, ...settings() }, signal)) {
         if (event.column === "plan") show(panes[index], event, "the original model");
         else if (event.column === "original" && !index) show(original, event, name);
       }
     }
-  };
-  if (await generating(work).catch((error) => !showEnd(error))) showEnd();
+  }).catch((error) => !showEnd(error));
+  if (isDone) showEnd();
 }
 
 function showEnd(error) {
   if (error) shown = "";
-  showError("generate-error", error);
-  at("again").textContent = "run again";
+  if (error) showError("generate-error", error);
+  write("again", "run again");
   for (const card of document.querySelectorAll(".running")) card.classList.remove("running");
 }
 
 export function startColumns() {
-  const { limits, chat, prompt } = app.server;
+  const { limits, chat, prompt, generates } = app.server;
+  if (generates === false) return;
   const regenerate = debounce(250, generate);
   Object.assign(at("prompt"), { value: prompt, maxLength: limits.prompt });
   at("new-tokens").max = limits.new_tokens;

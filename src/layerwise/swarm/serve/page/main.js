@@ -2,7 +2,7 @@
 
 import { call, connection, latest, stream, token } from "./api.js";
 import { settings, startColumns } from "./columns.js";
-import { app, at, button, copy, debounce, emit, listen, on, ranked, showError, without, write } from "./dom.js";
+import { app, at, copy, debounce, emit, listen, on, showError, without, write } from "./dom.js";
 import { setPlan, startPlan } from "./plan.js";
 import { startScore } from "./score.js";
 import { showImportance, startStrip } from "./strip.js";
@@ -10,6 +10,7 @@ import { startSwarm } from "./swarm.js";
 import { startTake } from "./take.js";
 
 const MAX_LINKED_TEXT = 2000; // characters
+const FIELDS = { prompt: "prompt", new_tokens: "new-tokens", temperature: "temperature", seed: "seed", text: "text" };
 const measuring = latest();
 const wait = () => new Promise((resolve) => setTimeout(resolve, 1500));
 
@@ -17,29 +18,23 @@ const wait = () => new Promise((resolve) => setTimeout(resolve, 1500));
 async function measure(text) {
   const { depth, text: { name } } = app.server;
   const source = text === null ? name : "your text";
-  let extremes = "";
+  let isKnown = false;
   app.layers.clear();
   write("finding", "Which layers can go?");
   await measuring(async (signal) => {
     for await (const { layers = [], done, finding, measured } of stream("api/importance", { text }, signal)) {
       for (const each of layers) app.layers.set(each.layer, each);
       showImportance();
-      const progress = measured < depth ? `measuring on ${source}: ${measured} of ${depth} layers` : "narrowing the intervals";
-      write("progress", done ? `measured on ${source}` : progress);
       if (finding) write("finding", finding);
-      if (app.layers.size < depth) continue;
-      const [least, most] = [ranked()[0].layer, ranked().at(-1).layer];
-      const skip = (layer) => button(`skip layer ${layer}`, () => setPlan(without(layer), `Layer ${layer} skipped.`));
-      if (extremes !== `${least} ${most}`) at("try").replaceChildren(skip(least), skip(most));
-      if (!extremes || done) emit("measured");
-      extremes = `${least} ${most}`;
+      const progress = measured < depth ? `Measuring on ${source}: ${measured} of ${depth} layers` : "Narrowing the intervals";
+      write("progress", done ? `Measured on ${source}.` : progress);
+      if (app.layers.size === depth && (!isKnown || done)) emit("measured");
+      isKnown = app.layers.size === depth;
     }
   }).catch(({ message }) => write("progress", message));
 }
 
-/** Fields of the page, by their names in the fragment of its address. */
-const FIELDS = { prompt: "prompt", new_tokens: "new-tokens", temperature: "temperature", seed: "seed", text: "text" };
-
+/** Keep the state of the page in the fragment of its address. */
 const saveState = debounce(300, () => {
   const { chat, ...state } = { plan: app.plan.plan, ...settings() };
   if (chat) state.chat = 1;
@@ -51,14 +46,15 @@ async function restoreState() {
   const state = new URLSearchParams(location.hash.slice(1));
   for (const [name, id] of Object.entries(FIELDS)) if (state.has(name)) at(id).value = state.get(name);
   at("chat").checked = state.has("chat");
-  if (state.has("text")) at("text-panel").open = true;
+  at("text-panel").open ||= state.has("text");
   if (!(await setPlan(state.get("plan") ?? without(), "")) && !app.plan) await setPlan(without(), "");
 }
 
 async function startPlay() {
   write("structure", app.server.structure);
+  at("play").hidden = at("more").hidden = false;
+  at("writing").hidden = app.server.generates === false;
   for (const startPanel of [startPlan, startStrip, startColumns, startScore, startTake]) startPanel();
-  for (const id of ["play", "writing", "more"]) at(id).hidden = id === "writing" && app.server.generates === false;
   await restoreState();
   on("plan", saveState);
   document.addEventListener("input", saveState);

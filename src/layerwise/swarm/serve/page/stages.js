@@ -33,9 +33,9 @@ export const EDITS = {
   parallel: { work: (texts) => [`(${texts.join("|")})`], least: 2, title: "Run side by side, average the outputs" },
   "loop ×3": { work: (texts) => [`(${texts.join("|")})*3`], least: 2, title: "Run side by side, three times in a row" },
   "damp ½": { work: (texts) => [`(${texts.join(" ")}):gain=0.5`], title: "Add half of the update (gain 0.5)" },
-  "attention only": { work: keepSublayer("attn"), isSublayer: true, title: "Run without the MLP" },
-  "MLP only": { work: keepSublayer("mlp"), isSublayer: true, title: "Run without the attention" },
-  ungroup: { work: (texts) => texts.map(unwrap), isWrapped: true, title: "Remove brackets and repeats" },
+  "attention only": { work: keepSublayer("attn"), sublayers: true, title: "Run without the MLP" },
+  "MLP only": { work: keepSublayer("mlp"), sublayers: true, title: "Run without the attention" },
+  ungroup: { work: (texts) => texts.map(unwrap), wrapped: true, title: "Remove brackets and repeats" },
   skip: { work: () => [], title: "Skip the selected layers (Delete)" },
 };
 

@@ -1,31 +1,27 @@
 /** The strip: one block for each stage of the plan, and a ghost for each skipped layer. */
 
-import { app, at, button, el, interval, on, plural, say } from "./dom.js";
+import { app, at, button, el, interval, muted, on, plural, say } from "./dom.js";
 import { edit } from "./plan.js";
 import { EDITS, layOut, quantize } from "./stages.js";
 
 const DRAG = 6; // pixels after which a press is a drag
 const WIDTH = 37; // pixels that a block needs at least
 const MIN_COLUMNS = 8;
-const KNEE = 0.02; // nats/token up to which the scale is nearly linear
+const [KNEE, TOP] = [0.02, 10]; // nats/token: the scale is nearly linear up to the knee, then logarithmic
 const HINT = "Click a layer to skip it. Drag it to move it. Drag above the layers, or shift-click, to select several.";
 
-let items = [];
+let items = []; // { stage or null for a skipped layer, layers, index of the stage }
 let focus = 0; // position of the item in the tab order
 let selection = null; // { anchor, end }, indexes of stages
 let gesture = null; // { mode: "press", "move" or "range", position, x, y, slot }
 
 const find = (selector) => [...at("strip").querySelectorAll(selector)];
+const clamp = (value, most) => Math.max(0, Math.min(value, most));
+const scale = (delta) => Math.min(1, Math.log1p(Math.max(0, delta) / KNEE) / Math.log1p(TOP / KNEE));
 const range = () => [Math.min(selection.anchor, selection.end), Math.max(selection.anchor, selection.end)];
 const selected = () => app.plan.stages.slice(range()[0], range()[1] + 1).map(({ text }) => text);
 const isGroup = ({ stage }) => stage !== null && stage.kind !== "layer";
 const nameOf = (item) => (isGroup(item) ? item.stage.text : `Layer ${item.stage?.text ?? item.layers[0]}`);
-
-/** Place a loss increase between 0 and 1: nearly linear up to the knee, then logarithmic. */
-function scale(delta) {
-  const most = Math.max(1, ...[...app.layers.values()].map(({ high, delta: value }) => high ?? value));
-  return Math.min(1, Math.log1p(Math.max(0, delta) / KNEE) / Math.log1p(most / KNEE));
-}
 
 function describe(layer) {
   const known = app.layers.get(layer);
@@ -36,13 +32,12 @@ function buildItem(item, position) {
   const { stage, layers } = item;
   const times = stage?.times > 1 ? `×${stage.times}` : "";
   const note = stage ? [stage.sublayer, stage.source, times].filter(Boolean).join(" ") : "skipped";
-  const caption = isGroup(item) ? [el("code", { class: "caption" }, stage.text)] : [];
   const cells = layers.map((layer) => el("span", { class: "cell", "data-layer": layer },
     el("span", { class: "gauge" }, el("i", { class: "bar" }), el("i", { class: "whisker" })),
     el("span", { class: "block" }, el("b", {}, layer), el("small"), el("em", {}, isGroup(item) ? "" : note))));
   const kind = isGroup(item) ? "bracket" : stage ? "" : "ghost";
-  const made = el("button", { type: "button", class: `item ${kind}`, "data-position": position }, ...caption);
-  made.append(el("span", { class: "cells" }, ...cells));
+  const made = el("button", { type: "button", class: `item ${kind}`, "data-position": position });
+  made.append(...(isGroup(item) ? [el("code", {}, stage.text)] : []), el("span", { class: "cells" }, ...cells));
   made.style.setProperty("--n", layers.length);
   return made;
 }
@@ -87,29 +82,25 @@ export function showImportance() {
       tone: `color-mix(in oklab, var(--c${stop}), var(--c${stop + 1}) ${100 * (place * 4 - stop)}%)`,
       on: `var(--on-${["low", "mid", "high"][(place > 0.44) + (place > 0.66)]})` };
     for (const [name, value] of Object.entries(values)) cell.style.setProperty(`--${name}`, value);
-    const digits = Math.abs(delta) < 0.995 ? 2 : 1;
-    cell.querySelector("small").textContent = (delta < 0 ? "−" : "+") + Math.abs(delta).toFixed(digits);
+    const text = (delta < 0 ? "−" : "+") + Math.abs(delta).toFixed(Math.abs(delta) < 0.995 ? 2 : 1);
+    cell.querySelector("small").textContent = text;
   }
   find(".item").forEach((block, position) => {
     const item = items[position];
     const importance = isGroup(item) ? item.stage.kind : describe(item.layers[0]);
     block.setAttribute("aria-label", `${nameOf(item)}, ${importance}, ${item.stage ? "in the plan" : "skipped"}`);
   });
-  for (const value of [0.1, 1]) at("strip").style.setProperty(`--line${value * 10}`, `${100 * scale(value)}%`);
-  const marks = [0, 0.1, 1, 10].filter((value) => !value || scale(value) < 1).map((value) => el("span", {}, value));
-  for (const mark of marks) mark.style.left = `${100 * scale(Number(mark.textContent))}%`;
-  document.querySelector(".scale").replaceChildren(...marks);
 }
 
 function setFocus(position, isFocused = true) {
-  focus = Math.max(0, Math.min(items.length - 1, position));
+  focus = clamp(position, items.length - 1);
   find(".item").forEach((block, index) => (block.tabIndex = index === focus ? 0 : -1));
   if (isFocused) find(".item")[focus].focus();
 }
 
 function select(anchor, end = anchor) {
   const last = app.plan.stages.length - 1;
-  selection = anchor === null ? null : { anchor: Math.min(anchor, last), end: Math.min(end, last) };
+  selection = anchor === null ? null : { anchor: clamp(anchor, last), end: clamp(end, last) };
   showSelection();
 }
 
@@ -119,15 +110,16 @@ function showSelection() {
     const { stage, index } = items[position];
     block.classList.toggle("selected", stage !== null && index >= first && index <= last);
   });
-  if (!selection) return at("tools").replaceChildren(el("span", { class: "muted" }, HINT));
+  if (!selection) return at("tools").replaceChildren(muted(HINT));
   const texts = selected();
-  const { sublayers, types } = app.server;
-  const offers = Object.entries(EDITS).filter(([, { least = 1, isWrapped, isSublayer }]) =>
-    texts.length >= least && (!isWrapped || texts.some((text) => /[([*]/.test(text))) && (!isSublayer || sublayers));
-  const tools = offers.map(([text, { work, title }]) => button(text, () => changeSelection(work, text), title));
-  const choice = el("select", { "aria-label": "Quantize" }, ...["quantize", ...types].map((each) => el("option", {}, each)));
-  choice.onchange = () => changeSelection(quantize(choice.value), `quantize to ${choice.value}`);
-  if (types.length) tools.push(choice);
+  const isWrapped = texts.some((text) => /[([*]/.test(text));
+  const isOffered = ([, { least = 1, wrapped, sublayers }]) =>
+    texts.length >= least && (isWrapped || !wrapped) && (app.server.sublayers || !sublayers);
+  const tools = Object.entries(EDITS).filter(isOffered).map(([text, { work, title }]) =>
+    button(text, () => changeSelection(work, text), title));
+  const types = ["quantize", ...app.server.types].map((type) => el("option", {}, type));
+  const onchange = ({ target }) => changeSelection(quantize(target.value), `quantize to ${target.value}`);
+  if (types.length > 1) tools.push(el("select", { "aria-label": "Quantize", onchange }, ...types));
   const words = texts.length === 1 ? texts[0] : `${texts[0]} … ${texts.at(-1)}`;
   const clear = button("✕", () => select(null), "Clear the selection (Escape)");
   at("tools").replaceChildren(el("code", {}, words), ...tools, clear);
@@ -154,24 +146,18 @@ function toggle(item) {
 function move(item, slot) {
   const { stage, index, layers } = item;
   if (slot < 0 || slot > app.plan.stages.length - (stage ? 1 : 0) || (stage && slot === index)) return;
-  const place = (texts) => (stage ? texts.toSpliced(index, 1) : texts).toSpliced(slot, 0, stage?.text ?? `${layers[0]}`);
-  edit(place, `${nameOf(item)} moved to place ${slot + 1}.`);
+  const rest = (texts) => (stage ? texts.toSpliced(index, 1) : texts);
+  const text = stage?.text ?? `${layers[0]}`;
+  edit((texts) => rest(texts).toSpliced(slot, 0, text), `${nameOf(item)} moved to place ${slot + 1}.`);
 }
 
-/** Return the block at a point or nearest to it, except for one. */
-function nearest({ clientX: x, clientY: y }, except) {
-  const away = ({ box: { left, right, top, bottom } }) =>
-    Math.max(left - x, 0, x - right) + 9 * Math.max(top - y, 0, y - bottom);
-  const all = find(".item").map((block, position) => ({ position, box: block.getBoundingClientRect() }));
-  const others = all.filter(({ position }) => position !== except).sort((one, other) => away(one) - away(other));
-  const { position, box } = others[0] ?? all[0];
-  return { position, box, isRight: x > (box.left + box.right) / 2 };
-}
+const blockAt = ({ clientX, clientY }) => document.elementFromPoint(clientX, clientY)?.closest("#strip .item");
 
 function press(event) {
-  if (event.button !== 0 || !event.isPrimary) return;
-  const { position } = nearest(event);
-  const mode = event.target.closest(".block, .caption") && !event.shiftKey ? "press" : "range";
+  const block = event.target.closest(".item");
+  if (event.button !== 0 || !event.isPrimary || !block) return;
+  const position = Number(block.dataset.position);
+  const mode = event.target.closest(".block, code") && !event.shiftKey ? "press" : "range";
   gesture = { mode, position, x: event.clientX, y: event.clientY };
   if (mode === "press") return;
   event.preventDefault();
@@ -182,18 +168,20 @@ function press(event) {
 
 function drag(event) {
   if (!gesture || !event.isPrimary) return;
-  if (gesture.mode === "range") return select(selection.anchor, items[nearest(event).position].index);
+  const block = blockAt(event);
+  if (gesture.mode === "range") return block && select(selection.anchor, items[block.dataset.position].index);
   const [right, down] = [event.clientX - gesture.x, event.clientY - gesture.y];
   if (gesture.mode === "press" && Math.hypot(right, down) < DRAG) return;
   if (gesture.mode === "press") at("strip").setPointerCapture(event.pointerId);
   gesture.mode = "move";
   const dragged = find(".item")[gesture.position];
-  dragged.classList.add("dragged");
+  dragged.classList.add("dragged"); // without pointer events, so that the block below it is found
   dragged.style.translate = `${right}px ${down}px`;
-  const { position, box, isRight } = nearest(event, gesture.position);
-  const before = items.slice(0, position + (isRight ? 1 : 0));
-  gesture.slot = before.filter(({ stage }, index) => stage && index !== gesture.position).length;
-  const frame = at("strip").getBoundingClientRect();
+  if (!block || block === dragged) return;
+  const [box, frame] = [block.getBoundingClientRect(), at("strip").getBoundingClientRect()];
+  const isRight = event.clientX > (box.left + box.right) / 2;
+  const before = items.slice(0, Number(block.dataset.position) + (isRight ? 1 : 0));
+  gesture.slot = before.filter(({ stage }, position) => stage && position !== gesture.position).length;
   const place = { left: (isRight ? box.right : box.left) - frame.left, top: box.top - frame.top, height: box.height };
   for (const [name, value] of Object.entries(place)) at("slot").style[name] = `${value}px`;
   at("slot").hidden = false;
@@ -208,22 +196,24 @@ function release(event) {
   find(".item")[position].style.translate = "";
   if (event.type === "pointercancel") return;
   setFocus(position, mode !== "range");
-  if (mode === "move") move(items[position], slot);
+  if (mode === "range") showSelection();
   else if (mode === "press") toggle(items[position]);
-  else showSelection();
+  else if (slot !== undefined) move(items[position], slot);
 }
 
 function pressKey(event) {
   const item = items[focus];
   const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
+  const edge = { Home: 0, End: items.length - 1 }[event.key];
+  const isDelete = event.key === "Delete" || event.key === "Backspace";
   if (event.key === "Escape") select(null);
-  else if (event.key === "Home" || event.key === "End") setFocus(event.key === "Home" ? 0 : items.length - 1);
-  else if ((event.key === "Delete" || event.key === "Backspace") && selection) changeSelection(EDITS.skip.work, "skip");
-  else if ((event.key === "Delete" || event.key === "Backspace") && item.stage) skip(item);
+  else if (edge !== undefined) setFocus(edge);
+  else if (isDelete && selection) changeSelection(EDITS.skip.work, "skip");
+  else if (isDelete && item.stage) skip(item);
   else if (!step || event.ctrlKey || event.metaKey) return;
   else if (event.altKey) {
     move(item, item.index + (item.stage || step < 0 ? step : 0));
-    focus = Math.max(0, Math.min(items.length - 1, focus + step));
+    focus = clamp(focus + step, items.length - 1);
   } else {
     const anchor = selection?.anchor ?? item.index;
     setFocus(focus + step);

@@ -1,7 +1,7 @@
 /** Presets, and what can be taken away: commands, a checkpoint, a sweep or a search. */
 
 import { call, latest, stream } from "./api.js";
-import { app, at, button, copy, debounce, el, listen, on, ranked, without } from "./dom.js";
+import { app, at, button, copy, debounce, el, listen, muted, on, ranked, without, write } from "./dom.js";
 import { setPlan } from "./plan.js";
 
 const FORMATS = { folder: "Hugging Face folder", gguf: "GGUF" };
@@ -18,30 +18,30 @@ function showPresets() {
   const [first, last] = [Math.round(depth * 0.4), Math.round(depth * 0.4) + Math.max(2, Math.round(depth / 8)) - 1];
   const damped = `0-${first - 1} (${first}-${last}):gain=0.5*2 ${last + 1}-${depth - 1}`;
   if (first && last < depth - 1) presets.push({ label: `${first}-${last} twice, damped`, plan: damped });
-  at("presets").replaceChildren(el("span", { class: "muted" }, "Try"), ...[...presets, ...plans].map(makeChip));
+  at("presets").replaceChildren(muted("Try"), ...[...presets, ...plans].map(makeChip));
 }
 
 async function showPainters() {
   const [first, last] = ["first", "last"].map((id) => Number(at(id).value)).sort((one, other) => one - other);
-  at("window").textContent = first === last ? `Layer ${first}` : `Layers ${first} to ${last}`;
+  write("window", first === last ? `Layer ${first}` : `Layers ${first} to ${last}`);
   await asking(async (signal) => {
     const { presets } = await call("api/presets", { first, last }, signal);
     at("painters").replaceChildren(...presets.map(makeChip));
-  }).catch(({ message }) => at("painters").replaceChildren(el("span", { class: "muted" }, message)));
+  }).catch(({ message }) => at("painters").replaceChildren(muted(message)));
 }
 
 function showCommands() {
   const line = (text) => el("li", {}, el("code", {}, text), button("copy", ({ target }) => copy(text, target)));
   at("commands").replaceChildren(...Object.values(app.plan.commands).filter(Boolean).map(line));
   const reason = app.plan.can_save[at("save-format").value];
-  at("reason").textContent = reason ?? "";
+  write("reason", reason ?? "");
   at("save").querySelector("button").disabled = Boolean(reason);
 }
 
 /** Let a form run a command: its lines are streamed below it. */
 function connect(id, path, makeBody, describeEnd) {
   const [log, pressed] = [at(id).querySelector("pre"), at(id).querySelector("button")];
-  const write = (line) => {
+  const add = (line) => {
     log.append(`${line}\n`);
     log.scrollTop = log.scrollHeight;
   };
@@ -51,9 +51,9 @@ function connect(id, path, makeBody, describeEnd) {
     [log.hidden, pressed.disabled] = [false, true];
     try {
       const body = { plan: app.plan.plan, ...makeBody() };
-      for await (const event of stream(path, body)) write(event.done ? describeEnd(event) : event.line);
+      for await (const event of stream(path, body)) add(event.done ? describeEnd(event) : event.line);
     } catch ({ message }) {
-      write(message);
+      add(message);
     }
     pressed.disabled = false;
   });
@@ -66,14 +66,15 @@ export function startTake() {
     listen(id, "input", debounce(80, showPainters));
   }
   at("save-format").replaceChildren(...formats.map((value) => el("option", { value }, FORMATS[value] ?? value)));
-  listen("save-format", "change", showCommands);
   at("budget").value = `layers=${depth - 2}`;
+  listen("save-format", "change", showCommands);
   listen("verb", "change", () => (at("budget-label").hidden = at("verb").value !== "search"));
-  const text = () => (at("own-text").checked && at("text").value) || null;
-  const saved = () => ({ output: at("save-name").value, format: at("save-format").value });
-  const started = () => ({ verb: at("verb").value, budget: at("budget").value, text: text() });
-  connect("save", "api/save", saved, ({ path }) => `saved: ${path}`);
-  connect("start", "api/start", started, ({ exit, report }) => (report ? `report: ${report}` : `exit status ${exit}`));
+  connect("save", "api/save", () => ({ output: at("save-name").value, format: at("save-format").value }),
+    ({ path }) => `saved: ${path}`);
+  connect("start", "api/start", () => {
+    const text = (at("own-text").checked && at("text").value) || null;
+    return { verb: at("verb").value, budget: at("budget").value, text };
+  }, ({ exit, report }) => (report ? `report: ${report}` : `exit status ${exit}`));
   on("plan", showCommands);
   on("measured", showPresets);
   showPresets();
