@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
+ALT, CONTROL, SHIFT = 1, 2, 8
+
 
 class Page:
     def __init__(self, into: BinaryIO, out: BinaryIO) -> None:
@@ -66,6 +68,32 @@ class Page:
         while not self.evaluate(f"(() => {{ try {{ return !!({expression}) }} catch {{ return false }} }})()"):
             assert time.monotonic() < end, f"{expression}\n{self.evaluate('document.body.innerText')}\n{self.console}"
             time.sleep(0.05)
+
+    def drag(self, *points: tuple[float, float], shift: bool = False) -> None:
+        """Press the mouse at the first point, move it over the others, and release it; one point is a click."""
+        path = [points[0], *points, points[-1]]
+        for at, (x, y) in enumerate(path):
+            kind = {0: "mousePressed", len(path) - 1: "mouseReleased"}.get(at, "mouseMoved")
+            buttons = {"button": "left", "buttons": int(kind != "mouseReleased"), "modifiers": SHIFT * shift}
+            self._call("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, "clickCount": 1, **buttons})
+
+    def press(self, key: str, modifiers: int = 0) -> None:
+        text = {"Enter": "\r", " ": " "}.get(key)
+        code = {"Enter": 13, "Escape": 27, " ": 32, "ArrowLeft": 37, "ArrowRight": 39, "Delete": 46}.get(key)
+        event = {"key": key, "modifiers": modifiers, "windowsVirtualKeyCode": code or ord(key.upper())}
+        self._call("Input.dispatchKeyEvent", {"type": "keyDown", **event, **({"text": text} if text else {})})
+        self._call("Input.dispatchKeyEvent", {"type": "keyUp", **event})
+
+    def type(self, selector: str, text: str) -> None:
+        """Replace the text of a field."""
+        self.evaluate(f"document.querySelector({selector!r}).focus(), document.querySelector({selector!r}).select()")
+        self._call("Input.insertText", {"text": text})
+
+    def place(self, selector: str, across: float = 0.5) -> tuple[float, float]:
+        """Return a point of an element, `across` of its width from the left."""
+        box = f"document.querySelector({selector!r}).getBoundingClientRect()"
+        x, y, width, height = self.evaluate(f"[{box}.x, {box}.y, {box}.width, {box}.height]")
+        return x + across * width, y + height / 2
 
     def picture(self, file: Path) -> None:
         content = self._call("Page.captureScreenshot", {"captureBeyondViewport": True})["data"]

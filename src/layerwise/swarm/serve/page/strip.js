@@ -126,29 +126,44 @@ function showSelection() {
   if (!gesture) say(`Selected: ${texts.join(" ")}.`);
 }
 
-function changeSelection(work, name) {
+async function changeSelection(work, name) {
   const [[first], texts] = [range(), selected()];
-  const changed = work(texts);
-  selection = changed.length ? { anchor: first, end: first + changed.length - 1 } : null;
-  edit((all) => all.toSpliced(first, texts.length, ...changed), `${name} ${texts.join(" ")}.`);
+  const rest = app.plan.stages.length - texts.length;
+  const isHere = (all) => texts.every((text, index) => all[first + index] === text);
+  const change = (all) => (isHere(all) ? all.toSpliced(first, texts.length, ...work(texts)) : all);
+  await edit(change, `${name} ${texts.join(" ")}.`);
+  const size = app.plan.stages.length - rest;
+  select(size > 0 ? first : null, first + size - 1);
+  setFocus(items.findIndex(({ index }) => index === first));
 }
 
-const skip = (item) => edit((texts) => texts.toSpliced(item.index, 1), `${nameOf(item)} skipped.`);
+/** Edit the place of an item. It is looked up when its turn comes, since an earlier edit may have moved it. */
+function editItem(item, work, message) {
+  const isSame = ({ stage, layers }) => stage?.text === item.stage?.text && layers[0] === item.layers[0];
+  const distance = ({ index }) => Math.abs(index - item.index);
+  return edit((texts) => {
+    const [found] = layOut(app.plan).filter(isSame).sort((one, other) => distance(one) - distance(other));
+    return found ? work(texts, found.index) : texts;
+  }, message);
+}
+
+const skip = (item) => editItem(item, (texts, index) => texts.toSpliced(index, 1), `${nameOf(item)} skipped.`);
 
 /** Skip a layer or restore it; select a group or block. */
 function toggle(item) {
+  const [layer] = item.layers;
   if (isGroup(item)) select(item.index);
   else if (item.stage) skip(item);
-  else edit((texts) => texts.toSpliced(item.index, 0, `${item.layers[0]}`), `Layer ${item.layers[0]} restored.`);
+  else editItem(item, (texts, index) => texts.toSpliced(index, 0, `${layer}`), `Layer ${layer} restored.`);
 }
 
 /** Move an item so that `slot` other stages are before it. */
 function move(item, slot) {
   const { stage, index, layers } = item;
   if (slot < 0 || slot > app.plan.stages.length - (stage ? 1 : 0) || (stage && slot === index)) return;
-  const rest = (texts) => (stage ? texts.toSpliced(index, 1) : texts);
   const text = stage?.text ?? `${layers[0]}`;
-  edit((texts) => rest(texts).toSpliced(slot, 0, text), `${nameOf(item)} moved to place ${slot + 1}.`);
+  const change = (texts, now) => texts.toSpliced(now, stage ? 1 : 0).toSpliced(slot, 0, text);
+  editItem(item, change, `${nameOf(item)} moved to place ${slot + 1}.`);
 }
 
 const blockAt = ({ clientX, clientY }) => document.elementFromPoint(clientX, clientY)?.closest("#strip .item");
