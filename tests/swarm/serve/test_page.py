@@ -1,4 +1,4 @@
-"""The live page in a real browser."""
+"""The page of a swarm in a real browser."""
 
 import math
 import threading
@@ -32,13 +32,17 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 
 def test_the_page_shows_a_lost_node_live(page: Page) -> None:
-    service = FakeSwarm(name="<b>fake</b>/model", allowed=5)
+    service = FakeSwarm(name="<b>fake</b>/model")
     with run_server(service, page_seconds=0.05) as running:
-        page.show(f"{running.url}/swarm")
+        page.show(running.url)
         page.wait("document.querySelectorAll('#nodes .line.live').length === 4")
         assert page.evaluate(text("#model")) == "<b>fake</b>/model"
-        assert page.evaluate(text("#state")) == "whole"
+        assert page.evaluate(text("#state")) == "all layers live"
         assert page.evaluate("document.querySelectorAll('#nodes i').length") == 24
+        page.type("#prompt", "The swarm")
+        page.evaluate("document.querySelector('#again').click()")
+        page.wait("/ s · all layers/.test(document.querySelector('#original').innerText)")
+        service.allowed = 5
         events: list[Any] = []
         reading = threading.Thread(target=lambda: events.extend(stream(running.url, 50)))
         reading.start()
@@ -48,8 +52,8 @@ def test_the_page_shows_a_lost_node_live(page: Page) -> None:
         assert page.evaluate(text("#events li:first-child .text")) == "node-1 has failed"
         assert page.evaluate(text("#layers-live")) == "12 of 12"
         service.lose("node-3")
-        page.wait(f"{text('#state')} === '3 of 12 layers lost'")
-        assert page.evaluate(text("#fewest")) == "lost: 9-11"
+        page.wait(f"{text('#state')} === '3 of 12 layers missing'")
+        assert page.evaluate(text("#fewest")) == "missing: 9-11"
         assert page.evaluate("document.querySelectorAll('#replicas .none').length") == 3
         assert page.evaluate("document.querySelectorAll('#events [data-kind=lost]').length") == 2
         service.allowed = math.inf
@@ -57,12 +61,12 @@ def test_the_page_shows_a_lost_node_live(page: Page) -> None:
         assert events[-1] == "[DONE]"
         page.wait(f"{text('#requests')} === 'none'")
         assert page.console == []
-    page.wait(f"{text('#state')} === 'the server has stopped sending'")
+    page.wait(f"{text('#state')} === 'the server has stopped'")
 
 
 def test_the_page_needs_a_token(page: Page) -> None:
     with run_server(FakeSwarm(), tokens=(TOKEN,)) as running:
-        page.show(f"{running.url}/swarm")
+        page.show(running.url)
         page.wait("!document.querySelector('#access').hidden")
         assert page.evaluate("document.querySelector('#swarm').hidden")
         enter = "document.querySelector('#token').value = {!r}; document.querySelector('#access button').click()"
@@ -86,7 +90,7 @@ def test_the_page_fits_its_window(page: Page, tmp_path: Path, scheme: str, width
     )
     service.lose("node-1")
     with run_server(service) as running:
-        page.show(f"{running.url}/swarm", width, scheme=scheme)
+        page.show(running.url, width, scheme=scheme)
         page.wait("document.querySelectorAll('#nodes .line').length === 6")
         assert not page.evaluate(OVERFLOWS)
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")

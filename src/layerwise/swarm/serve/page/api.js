@@ -2,11 +2,8 @@
 
 /** Sends "lost" when the server cannot be reached, and "token" when it requires another token. */
 export const connection = new EventTarget();
-export const token = {
-  get: () => sessionStorage.getItem("layerwise-token"),
-  set: (text) => sessionStorage.setItem("layerwise-token", text),
-};
-
+export const getToken = () => sessionStorage.getItem("layerwise-token");
+export const setToken = (text) => sessionStorage.setItem("layerwise-token", text);
 const makeError = ({ message, position = null }, status) => Object.assign(new Error(message), { position, status });
 
 function reportLoss(error, signal) {
@@ -15,9 +12,8 @@ function reportLoss(error, signal) {
 }
 
 async function send(path, body, signal) {
-  const headers = token.get() ? { Authorization: `Bearer ${token.get()}` } : {};
+  const headers = { "Content-Type": "application/json", ...(getToken() && { Authorization: `Bearer ${getToken()}` }) };
   const content = body && { method: "POST", body: JSON.stringify(body) };
-  if (body) headers["Content-Type"] = "application/json";
   const response = await fetch(path, { headers, signal, ...content }).catch((error) => reportLoss(error, signal));
   if (response.ok) return response;
   if (response.status === 401) connection.dispatchEvent(new Event("token"));
@@ -26,8 +22,8 @@ async function send(path, body, signal) {
 }
 
 export async function call(path, body, signal) {
-  const answer = await (await send(path, body, signal)).json();
-  if (answer.error) throw makeError(answer.error, 400);
+  const { error, ...answer } = await (await send(path, body, signal)).json();
+  if (error) throw makeError(error, 400);
   return answer;
 }
 

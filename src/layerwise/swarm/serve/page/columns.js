@@ -24,7 +24,8 @@ export function shade(span, value, words) {
 export function makePane(card, ...title) {
   const { prompt, chat } = settings();
   const [tokens, foot] = [el("span"), muted("waiting", "p")];
-  card.replaceChildren(el("h3", {}, ...title), el("p", { class: "tokens" }, muted(chat ? "" : prompt.slice(-300)), tokens), foot);
+  const text = el("p", { class: "tokens" }, muted(chat ? "" : prompt.slice(-300)), tokens);
+  card.replaceChildren(el("h3", {}, ...title), text, foot);
   card.classList.add("running");
   return { card, tokens, foot };
 }
@@ -43,7 +44,8 @@ function show({ card, tokens, foot }, { token, shades = [], end }, other) {
 
 /** Return what the right column shows. The examples skip the layers that matter least and most. */
 function targets() {
-  if (!isIdentity()) return [{ name: "the plan", plan: app.plan.plan, title: ["plan ", el("code", {}, app.plan.plan)] }];
+  const { plan } = app.plan;
+  if (!isIdentity()) return [{ name: "the plan", plan, title: ["plan ", el("code", {}, plan)] }];
   const layers = app.layers.size < app.server.depth ? [] : [ranked()[0].layer, ranked().at(-1).layer];
   return layers.map((layer) => {
     const use = button("use this plan", () => setPlan(without(layer), `Layer ${layer} skipped.`));

@@ -29,10 +29,7 @@ export function el(tag, attributes = {}, ...children) {
 export const button = (text, onclick, title) => el("button", { type: "button", onclick, title }, text);
 export const muted = (text, tag = "span") => el(tag, { class: "muted" }, text);
 
-export function showError(id, error) {
-  at(id).hidden = !error;
-  write(id, error?.message ?? "");
-}
+export const showError = (id, error) => (at(id).hidden = !write(id, error?.message ?? ""));
 
 /** Return a function that runs `work` once it has not been called for a while. */
 export function debounce(milliseconds, work) {
@@ -49,7 +46,8 @@ export const plural = (value, noun) => `${count(value)} ${noun}${value === 1 ? "
 /** Format a loss in nats/token: 7.20, 0.21, 0.053, and with its sign and interval. */
 export const nats = (value) => value.toFixed(Math.abs(value) < 0.0995 ? 3 : 2).replace("-", "−");
 export const signed = (value) => (value < 0 ? "" : "+") + nats(value);
-export const interval = ({ delta, low, high }) => signed(delta) + (low === null ? "" : ` [${nats(low)}, ${nats(high)}]`);
+export const interval = ({ delta, low, high }) =>
+  signed(delta) + (low === null ? "" : ` [${nats(low)}, ${nats(high)}]`);
 
 /** Format a large number (1.2 M, 530 MB) and a relative change (−8.3%). */
 export function quantity(value, unit = "") {

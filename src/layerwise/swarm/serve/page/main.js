@@ -1,6 +1,6 @@
 /** Start the page: the playground of one model, or the live page of a swarm. */
 
-import { call, connection, latest, stream, token } from "./api.js";
+import { call, connection, getToken, latest, setToken, stream } from "./api.js";
 import { settings, startColumns } from "./columns.js";
 import { app, at, copy, debounce, emit, listen, on, showError, without, write } from "./dom.js";
 import { setPlan, startPlan } from "./plan.js";
@@ -26,8 +26,8 @@ async function measure(text) {
       for (const each of layers) app.layers.set(each.layer, each);
       showImportance();
       if (finding) write("finding", finding);
-      const progress = measured < depth ? `Measuring on ${source}: ${measured} of ${depth} layers` : "Narrowing the intervals";
-      write("progress", done ? `Measured on ${source}.` : progress);
+      const progress = measured < depth ? `: ${measured} of ${depth} layers` : "; the intervals become narrower";
+      write("progress", done ? `Measured on ${source}.` : `Measuring on ${source}${progress}`);
       if (app.layers.size === depth && (!isKnown || done)) emit("measured");
       isKnown = app.layers.size === depth;
     }
@@ -80,10 +80,7 @@ async function start() {
   await (mode === "play" ? startPlay() : startSwarm());
 }
 
-connection.addEventListener("token", () => {
-  at("wrong").hidden = !token.get();
-  at("access").hidden = false;
-});
+connection.addEventListener("token", () => ([at("wrong").hidden, at("access").hidden] = [!getToken(), false]));
 connection.addEventListener("lost", async () => {
   if (app.server?.mode !== "play" || !at("banner").hidden) return;
   showError("banner", new Error("The server does not answer. Trying to reconnect."));
@@ -94,7 +91,7 @@ connection.addEventListener("lost", async () => {
 });
 listen("access", "submit", (event) => {
   event.preventDefault();
-  token.set(at("token").value.trim());
+  setToken(at("token").value.trim());
   at("token").value = "";
   start();
 });

@@ -97,7 +97,8 @@ function drawWiring(matrix, steps) {
     const read = ["the embedding", ...steps].flatMap((name, x) => (weights[x] ? [share(weights[x]) + name] : []));
     return `${y < steps.length ? `Step ${y + 1}, layer ${steps[y]},` : "The output"} reads ${read.join(", ")}.`;
   });
-  canvas.onpointermove = ({ offsetY }) => write("reads", words[Math.floor((offsetY / canvas.clientHeight) * size)] ?? "");
+  const rowAt = ({ offsetY }) => words[Math.floor((offsetY / canvas.clientHeight) * size)] ?? "";
+  canvas.onpointermove = (event) => write("reads", rowAt(event));
 }
 
 function depthColor(layer) {
@@ -111,7 +112,9 @@ const type = debounce(200, () => setPlan(at("plan").value, "", true));
 export function startPlan() {
   at("plan").maxLength = app.server.limits.plan;
   listen("plan", "input", type);
-  listen("plan", "change", async () => (await setPlan(at("plan").value, "", true)) && (at("plan").value = app.plan.plan));
+  listen("plan", "change", async () => {
+    if (await setPlan(at("plan").value, "", true)) at("plan").value = app.plan.plan;
+  });
   listen("undo", "click", () => travel(-1));
   listen("redo", "click", () => travel(1));
   listen("reset", "click", () => setPlan(without(), "All layers run in order."));

@@ -2,7 +2,8 @@
 
 import { latest, stream } from "./api.js";
 import { shade } from "./columns.js";
-import { app, at, bytes, change, count, debounce, el, listen, nats, on, plural, quantity, signed } from "./dom.js";
+import { app, at, bytes, change, count, debounce, el, listen, nats, on, plural, quantity, signed, write,
+} from "./dom.js";
 
 const scoring = latest();
 const ROWS = [["perplexity", "perplexity", (value) => value.toFixed(1)], ["KV slots", "slots", count],
@@ -12,8 +13,8 @@ const ROWS = [["perplexity", "perplexity", (value) => value.toFixed(1)], ["KV sl
 function show({ tokens, difference, finding, ...costs }) {
   at("score").hidden = false;
   at("score").classList.remove("stale");
-  at("score-finding").textContent = finding;
-  at("score-state").textContent = `${plural(difference.tokens, "token")} in ${plural(difference.documents, "document")}`;
+  write("score-finding", finding);
+  write("score-state", `${plural(difference.tokens, "token")} in ${plural(difference.documents, "document")}`);
   at("scored").replaceChildren(...tokens.map(({ text, original, plan }) => {
     const span = el("span", {}, text);
     const words = () => `${nats(original)} nats under the original model, ${nats(plan)} under the plan`;
@@ -37,10 +38,10 @@ async function score() {
   at("score").classList.add("stale");
   await scoring(async (signal) => {
     for await (const { stage, result } of stream("api/score", { plan: app.plan.plan, text }, signal)) {
-      if (stage) at("score-state").textContent = `running the ${stage === "plan" ? "plan" : "original model"} …`;
+      if (stage) write("score-state", `running the ${stage === "plan" ? "plan" : "original model"} …`);
       if (result) show(result);
     }
-  }).catch(({ message }) => (at("score-state").textContent = message));
+  }).catch(({ message }) => write("score-state", message));
 }
 
 export function startScore() {

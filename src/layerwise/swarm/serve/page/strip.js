@@ -78,7 +78,8 @@ export function showImportance() {
     const { delta, low, high } = known;
     const place = scale(delta);
     const stop = Math.min(3, Math.floor(place * 4));
-    const values = { level: `${100 * place}%`, low: `${100 * scale(low ?? delta)}%`, high: `${100 * scale(high ?? delta)}%`,
+    const percent = (value) => `${100 * scale(value)}%`;
+    const values = { level: percent(delta), low: percent(low ?? delta), high: percent(high ?? delta),
       tone: `color-mix(in oklab, var(--c${stop}), var(--c${stop + 1}) ${100 * (place * 4 - stop)}%)`,
       on: `var(--on-${["low", "mid", "high"][(place > 0.44) + (place > 0.66)]})` };
     for (const [name, value] of Object.entries(values)) cell.style.setProperty(`--${name}`, value);
@@ -238,8 +239,8 @@ function pressKey(event) {
 }
 
 export function startStrip() {
-  const handlers = { pointerdown: press, pointermove: drag, pointerup: release, pointercancel: release, keydown: pressKey,
-    focusin: ({ target }) => setFocus(Number(target.dataset.position), false),
+  const handlers = { pointerdown: press, pointermove: drag, pointerup: release, pointercancel: release,
+    keydown: pressKey, focusin: ({ target }) => setFocus(Number(target.dataset.position), false),
     click: ({ detail }) => detail || toggle(items[focus]) }; // a click by pointer has a detail; `release` handles it
   for (const [name, handler] of Object.entries(handlers)) at("strip").addEventListener(name, handler);
   on("plan", render);

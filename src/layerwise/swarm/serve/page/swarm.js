@@ -2,7 +2,7 @@
 
 import { latest, stream } from "./api.js";
 import { makePane, settings } from "./columns.js";
-import { app, at, count, el, interval, listen, numbers, plural, showError, write } from "./dom.js";
+import { app, at, count, el, interval, listen, muted, numbers, plural, showError, write } from "./dom.js";
 
 const STATES = { live: "live", suspected: "late", gone: "failed", quarantined: "quarantined" };
 const FACTS = {
@@ -29,8 +29,8 @@ function ranges(layers) {
   return parts.map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join(" ");
 }
 
-function makeColumn(tag, layer, attributes, text = "", span = 1) {
-  const made = el(tag, attributes, text);
+function makeColumn(layer, attributes, text = "", span = 1) {
+  const made = el("i", attributes, text);
   made.style.gridColumn = `${layer + 1} / span ${span}`;
   return made;
 }
@@ -38,60 +38,62 @@ function makeColumn(tag, layer, attributes, text = "", span = 1) {
 function showLayers({ depth, nodes, live_layers: live }) {
   const step = Math.ceil(depth / 12);
   const ticks = numbers(depth).filter((layer) => layer % step === 0);
-  at("axis").replaceChildren(...ticks.map((layer) => makeColumn("span", layer, {}, layer, Math.min(step, depth - layer))));
-  const held = nodes.filter(isUp).flatMap(({ layers }) => [...new Set(layers.filter((each) => !isReplacement(each)).map(layerOf))]);
+  at("axis").replaceChildren(...ticks.map((layer) => makeColumn(layer, {}, layer, Math.min(step, depth - layer))));
+  const ownLayers = ({ layers }) => [...new Set(layers.filter((each) => !isReplacement(each)).map(layerOf))];
+  const held = nodes.filter(isUp).flatMap(ownLayers);
   const cells = numbers(depth).map((layer) => {
-    if (!live.includes(layer)) return makeColumn("span", layer, { class: "none", title: `layer ${layer} is missing` }, "×");
+    if (!live.includes(layer)) return makeColumn(layer, { class: "none", title: `layer ${layer} is missing` }, "×");
     const size = held.filter((each) => each === layer).length;
-    return makeColumn("span", layer, { class: size === 1 ? "one" : "", title: plural(size, "live replica") }, size);
+    return makeColumn(layer, { class: size === 1 ? "one" : "", title: plural(size, "live replica") }, size);
   });
   at("grid").style.setProperty("--depth", depth);
   at("replicas").replaceChildren(...cells);
   const missing = numbers(depth).filter((layer) => !live.includes(layer));
-  at("fewest").textContent = missing.length ? `missing: ${ranges(missing)}` : "";
+  write("fewest", missing.length ? `missing: ${ranges(missing)}` : "");
 }
 
 function makeNode(node) {
   const { name, state, layers, median, p99, waiting, calls, failures, reason } = node;
   const cells = [...Map.groupBy(layers, layerOf)].map(([layer, names]) => {
-    const attributes = { class: names.every(isReplacement) ? "replacement" : "", title: `${name}: layer ${names.join(", ")}` };
-    return makeColumn("i", layer, attributes);
+    const kind = names.every(isReplacement) ? "replacement" : "";
+    return makeColumn(layer, { class: kind, title: `${name}: layer ${names.join(", ")}` });
   });
   const work = [milliseconds(median), waiting && `${waiting} running`, failures && `${count(failures)} failed`];
   const text = ` ${isUp(node) ? work.filter(Boolean).join(", ") : reason}`;
   const title = reason || `${plural(calls, "call")}, 99th percentile ${milliseconds(p99)}`;
   const isChanged = states.has(name) && states.get(name) !== state;
   states.set(name, state);
-  return el("div", { class: `line ${state} ${isChanged ? "flash" : ""}`, "data-node": name }, el("span", { title: name }, name),
-    el("div", { class: "cells" }, ...cells), el("span", { title }, el("b", {}, STATES[state] ?? state), text));
+  const line = { class: `line ${state} ${isChanged ? "flash" : ""}`, "data-node": name };
+  return el("div", line, el("span", { title: name }, name), el("div", { class: "cells" }, ...cells),
+    el("span", { title }, el("b", {}, STATES[state] ?? state), text));
 }
 
 function showLists({ running, events }) {
   const requests = running.slice(0, LIMITS.requests).map(({ request, plan, tokens, missing }) => {
-    const layers = el("span", { class: "muted" }, missing.length ? `without ${ranges(missing)}` : "all layers");
-    return el("li", { title: `${request}: ${plan}` }, el("code", {}, request.slice(0, 18)), plural(tokens, "token"), layers);
+    const layers = missing.length ? `without ${ranges(missing)}` : "all layers";
+    const parts = [el("code", {}, request.slice(0, 18)), plural(tokens, "token"), muted(layers)];
+    return el("li", { title: `${request}: ${plan}` }, ...parts);
   });
   const more = running.length - requests.length;
-  if (!running.length || more) requests.push(el("li", { class: "muted" }, more ? `and ${count(more)} more` : "none"));
+  if (!running.length || more) requests.push(muted(more ? `and ${count(more)} more` : "none", "li"));
   at("requests").replaceChildren(...requests);
-  at("events").replaceChildren(...events.slice(-LIMITS.events).reverse().map(({ kind, seconds, text }) =>
-    el("li", { "data-kind": kind }, el("time", { class: "muted" }, clock(seconds)), el("span", { class: "pill" }, kind),
-      el("span", { class: "text" }, text))));
+  const lines = events.slice(-LIMITS.events).reverse().map(({ kind, seconds, text }) => el("li", { "data-kind": kind },
+    muted(clock(seconds), "time"), el("span", { class: "pill" }, kind), el("span", { class: "text" }, text)));
+  at("events").replaceChildren(...lines);
 }
 
-function showState(state, text) {
-  at("state").className = `pill ${state}`;
-  at("state").textContent = text;
-}
+const showState = (state, textContent) => Object.assign(at("state"), { className: `pill ${state}`, textContent });
 
 function show(seen) {
   const { depth, nodes, quorum, running } = seen;
   const [live, up] = [seen.live_layers.length, nodes.filter(({ state }) => state === "live").length];
   if (live === depth) showState("live", "all layers live");
   else showState(live ? "suspected" : "gone", live ? `${depth - live} of ${depth} layers missing` : "no layer is live");
-  at("quorum").textContent = quorum ? `quorum: ${quorum}` : "";
-  const counts = { "layers-live": `${live} of ${depth}`, "nodes-live": `${up} of ${nodes.length}`, running: running.length };
-  for (const id of Object.keys(FACTS)) at(id).textContent = counts[id] ?? count(seen[id]);
+  write("quorum", quorum ? `quorum: ${quorum}` : "");
+  const counts = { ...seen, running: running.length };
+  for (const id of Object.keys(FACTS)) write(id, count(counts[id] ?? 0));
+  write("layers-live", `${live} of ${depth}`);
+  write("nodes-live", `${up} of ${nodes.length}`);
   showLayers(seen);
   at("nodes").replaceChildren(...nodes.slice(0, LIMITS.nodes).map(makeNode));
   showLists(seen);
@@ -122,7 +124,8 @@ async function ask(submitted) {
     : ["v1/completions", { prompt }];
   const began = performance.now();
   await asking(async (signal) => {
-    for await (const { choices, layerwise } of stream(path, { stream: true, max_tokens, temperature, ...input }, signal)) {
+    const body = { stream: true, max_tokens, temperature, ...input };
+    for await (const { choices, layerwise } of stream(path, body, signal)) {
       tokens.append(choices[0]?.text ?? choices[0]?.delta?.content ?? "");
       if (!layerwise) continue;
       const seconds = ((performance.now() - began) / 1000).toFixed(1);
