@@ -7,8 +7,9 @@ export const setToken = (text) => sessionStorage.setItem("layerwise-token", text
 const makeError = ({ message, position = null }, status) => Object.assign(new Error(message), { position, status });
 
 function reportLoss(error, signal) {
-  if (!signal?.aborted) connection.dispatchEvent(new Event("lost"));
-  throw error;
+  if (signal?.aborted) throw error;
+  connection.dispatchEvent(new Event("lost"));
+  throw new Error("The server cannot be reached.");
 }
 
 async function send(path, body, signal) {

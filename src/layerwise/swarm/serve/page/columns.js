@@ -77,8 +77,7 @@ async function generate() {
 }
 
 function showEnd(error) {
-  if (error) shown = "";
-  if (error) showError("generate-error", error);
+  if (error) [shown] = ["", showError("generate-error", error)];
   write("again", "run again");
   for (const card of document.querySelectorAll(".running")) card.classList.remove("running");
 }

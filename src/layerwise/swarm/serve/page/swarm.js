@@ -10,7 +10,6 @@ const FACTS = {
   completed: "answered", degraded: "with missing layers", refused: "refused", tokens: "tokens",
 };
 const LIMITS = { nodes: 2000, requests: 20, events: 50 };
-const states = new Map(); // the last state of each node
 const asking = latest();
 
 const clock = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
@@ -61,11 +60,9 @@ function makeNode(node) {
   const work = [milliseconds(median), waiting && `${waiting} running`, failures && `${count(failures)} failed`];
   const text = ` ${isUp(node) ? work.filter(Boolean).join(", ") : reason}`;
   const title = reason || `${plural(calls, "call")}, 99th percentile ${milliseconds(p99)}`;
-  const isChanged = states.has(name) && states.get(name) !== state;
-  states.set(name, state);
-  const line = { class: `line ${state} ${isChanged ? "flash" : ""}`, "data-node": name };
-  return el("div", line, el("span", { title: name }, name), el("div", { class: "cells" }, ...cells),
-    el("span", { title }, el("b", {}, STATES[state] ?? state), text));
+  const info = el("span", { title }, el("b", {}, STATES[state] ?? state), text);
+  const line = { class: `line ${state}`, "data-node": name };
+  return el("div", line, el("span", { title: name }, name), el("div", { class: "cells" }, ...cells), info);
 }
 
 function showLists({ running, events }) {
@@ -83,7 +80,6 @@ function showLists({ running, events }) {
 }
 
 const showState = (state, textContent) => Object.assign(at("state"), { className: `pill ${state}`, textContent });
-
 function show(seen) {
   const { depth, nodes, quorum, running } = seen;
   const [live, up] = [seen.live_layers.length, nodes.filter(({ state }) => state === "live").length];
