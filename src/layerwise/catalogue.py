@@ -12,6 +12,7 @@ from importlib import import_module
 from layerwise.runner.verb import VERBS
 
 # isort: off
+from layerwise.studies.play.verb import play as play
 from layerwise.studies.verify.verb import verify as verify
 from layerwise.studies.time.verb import time as time
 from layerwise.studies.sweep.verb import sweep as sweep

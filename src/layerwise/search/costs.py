@@ -24,6 +24,7 @@ from layerwise.plan import Plan
 from layerwise.plan.checks import SUBLAYERS, TYPES, other_sublayer, weight_type
 from layerwise.search.budget import Unit
 from layerwise.stack import Stack
+from layerwise.stack.checks.checkpoint_files import numbers_of
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.quantization import bytes_at_type, bytes_in_file
 
@@ -41,6 +42,13 @@ class CostTable:
 
     def lookup(self, piece: Piece, kind: str | None) -> float:
         return self.pieces[piece] if kind is None else self.at_types[kind, piece]
+
+    def sum_weights(self, plan: Plan) -> float:
+        """Sum the costs of the weights that `plan` needs, each once."""
+        needed = {(step.source, step.layer, step.sublayer) for step in plan.steps()}
+        distinct = {each for each in needed if each[2] is None or (*each[:2], None) not in needed}
+        pieces = (((layer, half), weight_type(source)) for source, layer, half in distinct)
+        return self.rest + sum(self.lookup(piece, kind and kind.type) for piece, kind in pieces)
 
 
 @dataclass(frozen=True)
@@ -69,10 +77,7 @@ class PlanCosts:
             if self.ms is None:
                 raise ValueError("milliseconds were not measured: construct PlanCosts with a table of them")
             return self.ms.rest + sum(self.ms.pieces[step] for step in steps)
-        needed = {(step.source, step.layer, step.sublayer) for step in plan.steps()}
-        distinct = {each for each in needed if each[2] is None or (*each[:2], None) not in needed}
-        pieces = (((layer, half), weight_type(source)) for source, layer, half in distinct)
-        return self.bytes.rest + sum(self.bytes.lookup(piece, kind and kind.type) for piece, kind in pieces)
+        return self.bytes.sum_weights(plan)
 
 
 def count_bytes(stack: Stack) -> CostTable:
@@ -93,6 +98,13 @@ def count_bytes(stack: Stack) -> CostTable:
         pieces = {piece: size * stored[0][piece[0]] / pieces[piece[0], None] for piece, size in pieces.items()}
         rest = float(stored[1])
     return CostTable(pieces, rest, at_types)
+
+
+def count_parameters(stack: Stack) -> CostTable:
+    """Return the number of parameters of every layer, of its sublayers if it can be split, and of everything else."""
+    pieces = _with_halves(stack, numbers_of)
+    rest = float(numbers_of(stack.model)) - sum(pieces[layer, None] for layer in range(stack.depth))
+    return CostTable(pieces, rest, {(kind, piece): size for kind in TYPES for piece, size in pieces.items()})
 
 
 def _with_halves(stack: Stack, bytes_of: Callable[[nn.Module], int]) -> dict[Piece, float]:

@@ -38,9 +38,9 @@ def continue_prompts(
             missing = [plan for plan in plans if (str(plan), prompt) not in finished]
             if not missing:
                 continue
-            original = _generate(stack, Plan.identity(stack.depth), ids, new_tokens)
+            original = generate(stack, Plan.identity(stack.depth), ids, new_tokens)
             for plan in missing:
-                generated = _generate(stack, plan, ids, new_tokens)
+                generated = generate(stack, plan, ids, new_tokens)
                 same = sum(token == other for token, other in zip(generated, original, strict=False))
                 yield Continuation(str(plan), prompt, _decode(stack, ids, generated), len(generated), same)
 
@@ -61,7 +61,19 @@ def encode_prompt(stack: Stack, prompt: str, new_tokens: int) -> Tensor:
     return ids.to(stack.device)
 
 
-def _generate(stack: Stack, plan: Plan, ids: Tensor, new_tokens: int) -> list[int]:
+def generate(
+    stack: Stack, plan: Plan, ids: Tensor, new_tokens: int, *, temperature: float = 0.0, streamer: Any = None
+) -> list[int]:
+    """Generate up to `new_tokens` tokens after `ids` (1, seq) under `plan`.
+
+    Args:
+        stack: The model.
+        plan: The plan that it runs.
+        ids: Tokens of the prompt on the device of the model.
+        new_tokens: Maximum number of tokens.
+        temperature: Divisor of the logits; 0 is greedy decoding.
+        streamer: A streamer of transformers, which receives each token.
+    """
     model: Any = stack.model
     config = model.generation_config
     padding = next((token for token in (config.pad_token_id, config.eos_token_id) if isinstance(token, int)), 0)
@@ -69,14 +81,15 @@ def _generate(stack: Stack, plan: Plan, ids: Tensor, new_tokens: int) -> list[in
         generated = model.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
-            do_sample=False,
+            do_sample=temperature > 0,
             num_beams=1,
             use_cache=True,
             max_new_tokens=new_tokens,
             pad_token_id=padding,
-            temperature=None,
+            temperature=temperature or None,
             top_p=None,
             top_k=None,
+            streamer=streamer,
         )
     return [int(token) for token in generated[0, ids.shape[1] :]]
 

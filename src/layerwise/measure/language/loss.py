@@ -43,16 +43,25 @@ def window_losses(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[WindowL
     """
     if isinstance(batch, LabeledBatch):
         return _by_label(stack, state, batch)
-    rows, columns = batch.scored.nonzero(as_tuple=True)
-    rows, columns = rows.to(state.device), columns.to(state.device)
-    targets = batch.targets.to(state.device)[rows, columns]
-    score = _by_token if stack.head_by_token else _by_window
-    nll, hit = score(stack, state, batch, rows, columns, targets)
+    rows, _, nll, hit = score_tokens(stack, state, batch)
     count = len(batch.windows)
-    nlls = torch.zeros(count, dtype=torch.float64, device="cpu").index_add_(0, rows.cpu(), to_float64_cpu(nll))
-    hits = torch.zeros(count, dtype=torch.int64, device="cpu").index_add_(0, rows.cpu(), hit.long().cpu())
-    tokens = torch.bincount(rows.cpu(), minlength=count)
+    nlls = torch.zeros(count, dtype=torch.float64, device="cpu").index_add_(0, rows, to_float64_cpu(nll))
+    hits = torch.zeros(count, dtype=torch.int64, device="cpu").index_add_(0, rows, hit.long().cpu())
+    tokens = torch.bincount(rows, minlength=count)
     return tuple(map(WindowLoss, nlls.tolist(), tokens.tolist(), hits.tolist()))
+
+
+def score_tokens(stack: Stack, state: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Compute the loss of every scored token of `batch` from the last hidden `state` (batch, seq, hidden).
+
+    Returns:
+        Rows and columns of the scored tokens on the CPU, their NLL in nats, and whether they were the arg-max.
+    """
+    rows, columns = batch.scored.nonzero(as_tuple=True)
+    placed = rows.to(state.device), columns.to(state.device)
+    targets = batch.targets.to(state.device)[placed]
+    score = _by_token if stack.head_by_token else _by_window
+    return rows.cpu(), columns.cpu(), *score(stack, state, batch, *placed, targets)
 
 
 def _by_label(stack: Stack, state: Tensor, batch: LabeledBatch) -> tuple[WindowLoss, ...]:

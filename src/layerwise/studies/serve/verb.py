@@ -183,7 +183,7 @@ def serve(
         return router
 
     def announce(address: str) -> None:
-        reporter.result(f"serving {model} at {address}/v1 (live page: {address}/swarm); press Ctrl-C to stop")
+        reporter.result(f"serving {model} at {address}/v1 (page: {address}); press Ctrl-C to stop")
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     if CHANNEL in os.environ:

@@ -13,23 +13,27 @@ import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
-from functools import cache
-from hashlib import sha256
-from importlib.resources import files
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from PIL import Image, ImageOps
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 
 import layerwise
-from layerwise.bounded import shown
 from layerwise.errors import SwarmError
 from layerwise.swarm.answer import Answer
-from layerwise.swarm.serve.responses import DONE, RequestError, RequestGuard, WatchedResponse, Write, event
+from layerwise.swarm.serve.page_files import page_routes
+from layerwise.swarm.serve.responses import (
+    DONE,
+    RequestError,
+    RequestGuard,
+    WatchedResponse,
+    Write,
+    event,
+    handle_errors,
+)
 from layerwise.swarm.serve.schemas import (
     AnswerFormat,
     ChatBody,
@@ -261,10 +265,14 @@ def observation_routes(state: ServerState) -> APIRouter:
     async def metrics() -> Response:
         return Response(generate_latest(state.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    @router.get("/swarm")
-    async def page() -> Response:
-        html, policy = read_live_page()
-        return HTMLResponse(html, headers={"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer"})
+    @router.get("/api/state")
+    async def page_state() -> Response:
+        service = state.service
+        is_language_model = service.tokenizer is not None
+        has_template = bool(getattr(service.tokenizer, "chat_template", None))
+        depth = service.overview().depth
+        fields = {"model": service.name, "depth": depth, "chat": has_template, "images": not is_language_model}
+        return JSONResponse({"mode": "swarm", **fields})
 
     @router.get("/swarm/overview")
     async def overview() -> Response:
@@ -285,12 +293,6 @@ def observation_routes(state: ServerState) -> APIRouter:
             return None
 
         return WatchedResponse(work, lambda _: None, request.state.request_id)
-
-    @router.get("/")
-    async def root() -> Response:
-        endpoints = ("completions", "chat/completions") if state.service.tokenizer is not None else ("classify",)
-        paths = ("/v1/models", *(f"/v1/{each}" for each in endpoints), "/health", "/live", "/metrics", "/swarm")
-        return PlainTextResponse("\n".join((f"layerwise serves {state.service.name}", *paths, "")))
 
     return router
 
@@ -315,19 +317,6 @@ def format_overview(state: ServerState) -> dict[str, Any]:
     return {**asdict(state.service.overview()), "queued": state.admission.queued}
 
 
-@cache
-def read_live_page() -> tuple[str, str]:
-    folder = files("layerwise.swarm.serve") / "page"
-    style, script = ((folder / name).read_text("utf-8") for name in ("page.css", "page.js"))
-    html = (folder / "page.html").read_text("utf-8").replace("/*style*/", style).replace("/*script*/", script)
-    style_hash, script_hash = (base64.b64encode(sha256(text.encode()).digest()).decode() for text in (style, script))
-    policy = (
-        f"default-src 'none'; style-src 'sha256-{style_hash}'; script-src 'sha256-{script_hash}'; connect-src 'self'; "
-        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-    return html, policy
-
-
 def create_app(service: Service, settings: ServeSettings) -> FastAPI:
     check_exposure(settings.host, settings.tokens)
     state = ServerState(service, settings)
@@ -337,6 +326,7 @@ def create_app(service: Service, settings: ServeSettings) -> FastAPI:
     app.add_middleware(RequestGuard, settings=settings)
     for routes in (generation_routes, image_routes, observation_routes):
         app.include_router(routes(state))
+    app.include_router(page_routes())
 
     def entry() -> dict[str, object]:
         return {"id": service.name, "object": "model", "created": state.created, "owned_by": "layerwise"}
@@ -350,22 +340,7 @@ def create_app(service: Service, settings: ServeSettings) -> FastAPI:
         state.check_model(model)
         return JSONResponse(entry())
 
-    @app.exception_handler(RequestError)
-    async def refused(request: Request, refusal: RequestError) -> Response:
-        return _answer(state, request, refusal)
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return _answer(state, request, _to_refusal(error))
-
-    @app.exception_handler(HTTPException)
-    async def other(request: Request, error: HTTPException) -> Response:
-        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid_request")
-        message = f"{request.method} {request.url.path[:200]}: {error.detail}"
-        return _answer(
-            state, request, RequestError(error.status_code, code, message, headers=dict(error.headers or {}))
-        )
-
+    handle_errors(app, partial(_answer, state))
     return app
 
 
@@ -374,14 +349,3 @@ def _answer(state: ServerState, request: Request, refusal: RequestError) -> Resp
     if request.url.path in endpoints:
         state.count(endpoints[request.url.path], request, refusal)
     return JSONResponse(refusal.content(), refusal.status, refusal.headers)
-
-
-def _to_refusal(error: RequestValidationError) -> RequestError:
-    first = error.errors()[0]
-    if first["type"] == "json_invalid":
-        return RequestError(400, "invalid_json", "The body must be valid JSON.")
-    # The field's name is followed by the types that a union tried.
-    field, *inside = first["loc"][1:] or ("body",)
-    at = "".join(f"[{each}]" for each in inside if isinstance(each, int))
-    value = "" if first["type"] == "missing" else f", got {shown(first['input'])}"
-    return RequestError(400, "invalid_value", f"{field}{at}: {first['msg']}{value}", param=str(field))

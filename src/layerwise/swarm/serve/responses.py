@@ -13,11 +13,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import ClientDisconnect
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from layerwise.bounded import shown
 from layerwise.errors import BelowQuorumError, OverloadedError, SwarmError
 from layerwise.swarm.serve.settings import ServeSettings, is_allowed, is_loopback_header
 
@@ -175,8 +179,8 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-PUBLIC_PATHS = frozenset(("/live", "/health", "/swarm"))
-"""Paths without a token: the first two return one word, and the page is empty until a token is entered."""
+PUBLIC_PATHS = re.compile(r"/(live|health|page/[a-z_]+\.[a-z]+)?")
+"""Paths without a token: health checks return one word, and the page is empty until a token is entered."""
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
@@ -235,9 +239,13 @@ class RequestGuard:
     def _check(self, scope: Scope, headers: Headers) -> None:
         if "content-length" in headers and "transfer-encoding" in headers:
             raise RequestError(400, "invalid_request", "Content-Length and Transfer-Encoding cannot be combined.")
-        if not self._settings.tokens and not is_loopback_header(headers.get("host", "")):
-            raise RequestError(403, "unknown_host", "A server without tokens accepts only requests to localhost.")
-        if not scope["state"]["is_authorized"] and scope["path"] not in PUBLIC_PATHS:
+        if not self._settings.tokens:
+            host, origin = headers.get("host", ""), headers.get("origin")
+            if not is_loopback_header(host):
+                raise RequestError(403, "unknown_host", "A server without tokens accepts only requests to localhost.")
+            if origin is not None and origin.partition("://")[2] != host:
+                raise RequestError(403, "unknown_origin", "A server without tokens accepts only requests of its page.")
+        if not scope["state"]["is_authorized"] and PUBLIC_PATHS.fullmatch(scope["path"]) is None:
             raise RequestError(
                 401,
                 "invalid_api_key",
@@ -299,3 +307,32 @@ async def _refuse(refusal: RequestError, scope: Scope, receive: Receive, send: S
     # The unread rest of a body would be parsed as the next request.
     headers = {**refusal.headers, "Connection": "close"}
     await JSONResponse(refusal.content(), refusal.status, headers)(scope, receive, send)
+
+
+def handle_errors(app: FastAPI, answer: Callable[[Request, RequestError], Response]) -> None:
+    """Answer refusals, invalid bodies and unknown paths of `app` with `answer`."""
+
+    @app.exception_handler(RequestError)
+    async def refused(request: Request, refusal: RequestError) -> Response:
+        return answer(request, refusal)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        return answer(request, _to_refusal(error))
+
+    @app.exception_handler(HTTPException)
+    async def other(request: Request, error: HTTPException) -> Response:
+        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid_request")
+        message = f"{request.method} {request.url.path[:200]}: {error.detail}"
+        return answer(request, RequestError(error.status_code, code, message, headers=dict(error.headers or {})))
+
+
+def _to_refusal(error: RequestValidationError) -> RequestError:
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return RequestError(400, "invalid_json", "The body must be valid JSON.")
+    # The field's name is followed by the types that a union tried.
+    field, *inside = first["loc"][1:] or ("body",)
+    at = "".join(f"[{each}]" for each in inside if isinstance(each, int))
+    value = "" if first["type"] == "missing" else f", got {shown(first['input'])}"
+    return RequestError(400, "invalid_value", f"{field}{at}: {first['msg']}{value}", param=str(field))

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from layerwise.errors import SwarmError
@@ -53,15 +54,15 @@ def run(gather: Callable[[], Awaitable[Service]], settings: ServeSettings, annou
         return asyncio.run(_until_signal(gather, settings, listener, announce))
 
 
-def check_libraries() -> None:
-    try:
-        import fastapi  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise SwarmError(
-            f"Serving requires {error.name}, which is not installed. Run pip install 'layerwise[ray]'."
-        ) from error
+def check_libraries(extra: str = "ray", names: Sequence[str] = ("fastapi", "prometheus_client", "uvicorn")) -> None:
+    """Raise `SwarmError` with the extra to install unless the libraries called `names` can be imported."""
+    for name in names:
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise SwarmError(
+                f"Serving requires {error.name}, which is not installed. Run pip install 'layerwise[{extra}]'."
+            ) from error
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -77,6 +78,12 @@ def listen(host: str, port: int) -> socket.socket:
             f"Cannot listen on {host}:{port}: {error.strerror or error}. Pass another --port (0 is any free one)."
         ) from error
     return listener
+
+
+def address_of(listener: socket.socket) -> str:
+    """Return the URL of a bound socket."""
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 async def _until_signal(
@@ -124,13 +131,12 @@ async def serve(
     try:
         app = create_app(service, settings)
         state = app.state.server
-        server = _server(app, settings)
+        server = make_server(app, settings)
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))
         while not server.started and not serving.done():
             await asyncio.sleep(0.01)
         if not serving.done():
-            host, port = listener.getsockname()[:2]
-            announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+            announce(address_of(listener))
             stopping, hurrying = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(hurry.wait())
             await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
             log.info("stopping: %d requests are running", state.admission.running + state.admission.queued)
@@ -153,7 +159,8 @@ async def serve(
     return EXIT_CUT_OFF if cut else 0
 
 
-def _server(app: FastAPI, settings: ServeSettings) -> Server:
+def make_server(app: FastAPI, settings: ServeSettings) -> Server:
+    """Create a server that leaves signals to its caller."""
     import uvicorn
 
     class Quiet(uvicorn.Server):

@@ -1,0 +1,91 @@
+"""The loss of every token of a text under a plan."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from layerwise.data.batches import Batch
+from layerwise.errors import MeasureError
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.language.loss import score_tokens
+from layerwise.plan import Plan
+from layerwise.results.rows import Loss
+from layerwise.stack import Stack
+from layerwise.stack.inputs import evaluating
+
+
+@dataclass(frozen=True, slots=True)
+class TextScores:
+    """The scores of a text.
+
+    Attributes:
+        losses: The loss of every window.
+        tokens: By document and window: the loss in nats of the tokens that are predicted at each position.
+        seconds: Time of all forward passes.
+    """
+
+    losses: list[Loss]
+    tokens: dict[tuple[str, int], dict[int, float]]
+    seconds: float
+
+    @property
+    def scored(self) -> int:
+        """Number of scored tokens."""
+        return sum(row.tokens for row in self.losses)
+
+    @property
+    def perplexity(self) -> float:
+        """exp(sum of the losses / number of scored tokens)."""
+        nll = sum(row.nll for row in self.losses) / self.scored
+        return math.exp(nll) if nll < math.log(torch.finfo(torch.float64).max) else math.inf
+
+
+def score_text(stack: Stack, plan: Plan, data: EvalData, check: Callable[[], None] = lambda: None) -> TextScores:
+    """Score every token of `data` under `plan`, step by step.
+
+    Args:
+        stack: The model.
+        plan: The plan that it runs.
+        data: The text.
+        check: Called after each layer; an exception that it raises ends the computation.
+
+    Raises:
+        MeasureError: If a loss is not finite.
+
+    Example:
+        >>> from layerwise import Corpus, load
+        >>> from layerwise.measure.language.evaluation_data import tokenize
+        >>> stack = load("demo")
+        >>> scores = score_text(stack, Plan.parse("0-11"), tokenize(stack, Corpus.of(["def f(x): return x"])))
+        >>> len(scores.tokens["0", 0]) == scores.scored
+        True
+    """
+    losses: list[Loss] = []
+    tokens: dict[tuple[str, int], dict[int, float]] = {}
+    began = time.perf_counter()
+    with evaluating(stack.model), torch.inference_mode():
+        for batch in data.batches:
+            assert isinstance(batch, Batch), "a text has no labels"
+            captured = stack.capture(**batch.inputs)
+            state = captured.state
+            for state in stack.states(plan, captured):  # noqa: B007  (the last state is scored)
+                check()
+            rows, columns, nll, hits = score_tokens(stack, state, batch)
+            values, hits = nll.double().cpu(), hits.cpu()
+            for number, window in enumerate(batch.windows):
+                chosen = rows == number
+                by_token = dict(zip(columns[chosen].tolist(), values[chosen].tolist(), strict=True))
+                total, right = sum(by_token.values()), int(hits[chosen].sum())
+                if not math.isfinite(total):
+                    raise MeasureError(
+                        f"Losses must be finite, got NaN or infinity for {plan}. Use other layers or --dtype float32."
+                    )
+                tokens[window.document, window.index] = by_token
+                key = (str(plan), window.task, window.document, window.index)
+                losses.append(Loss(*key, total, len(by_token), right))
+    return TextScores(losses, tokens, time.perf_counter() - began)

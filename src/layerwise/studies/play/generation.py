@@ -1,0 +1,169 @@
+"""Continuations of a prompt by the original model and under a plan, with the likelihood of each token under both."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.generation.streamers import BaseStreamer
+
+from layerwise.errors import MeasureError
+from layerwise.measure.language.continuations import generate
+from layerwise.plan import Plan
+from layerwise.stack import Stack
+from layerwise.stack.inputs import accepted, evaluating, main_tensor
+from layerwise.stack.max_length import longest_input
+from layerwise.studies.play.worker import Item, Job
+from layerwise.swarm.text_stream import TextStream
+
+MAX_CACHED = 8
+"""Number of continuations of the original model that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How a prompt is continued; temperature 0 is greedy."""
+
+    prompt: str
+    chat: bool
+    new_tokens: int
+    temperature: float
+    seed: int
+
+
+@dataclass(slots=True)
+class Column:
+    """A continuation: its tokens, their texts, its end, and the log-likelihoods of the tokens under the model."""
+
+    ids: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    end: Item = field(default_factory=dict)
+    own: list[float] = field(default_factory=list)
+
+
+class _Streamer(BaseStreamer):
+    """Emits each token; raises `CanceledError` between two forward passes of a canceled job."""
+
+    def __init__(self, job: Job, name: str, text: TextStream) -> None:
+        self.column = Column()
+        self.times: list[float] = []
+        self._job, self._name, self._text = job, name, text
+        self._has_prompt = False
+
+    def put(self, value: Tensor) -> None:
+        self._job.check()
+        if not self._has_prompt:
+            self._has_prompt = True
+            return
+        self.times.append(time.perf_counter())
+        token = int(value.reshape(-1)[0])
+        self.column.ids.append(token)
+        self.column.texts.append(self._text.add(token))
+        self._job.emit({"column": self._name, "token": self.column.texts[-1]})
+
+    def end(self) -> None:
+        pass
+
+
+class Generator:
+    """Continues prompts; the original model's continuations are cached."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._cache: OrderedDict[Decoding, Column] = OrderedDict()
+
+    def encode(self, decoding: Decoding) -> Tensor:
+        """Encode the prompt as tokens (1, seq), with the chat template if asked for.
+
+        Raises:
+            MeasureError: If the prompt has no token or is too long for the model.
+        """
+        tokenizer: Any = self._stack.tokenizer
+        if decoding.chat and getattr(tokenizer, "chat_template", None):
+            messages = [{"role": "user", "content": decoding.prompt}]
+            text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"]
+        else:
+            ids = tokenizer(decoding.prompt, return_tensors="pt")["input_ids"]
+        if ids.shape[1] == 0:
+            raise MeasureError("The prompt must have at least one token. Write a word.")
+        positions = longest_input(self._stack.model)
+        if positions is not None and ids.shape[1] + decoding.new_tokens > positions:
+            raise MeasureError(
+                f"Prompt and new tokens must fit into the model's {positions} positions, got {ids.shape[1]} and "
+                f"{decoding.new_tokens} tokens. Use a shorter prompt or fewer new tokens."
+            )
+        return ids.to(self._stack.device)
+
+    def compare(self, job: Job, plan: Plan, decoding: Decoding) -> None:
+        """Emit the continuations of the original model and of `plan`, and then how likely each finds the other's."""
+        ids = self.encode(decoding)
+        identity = Plan.identity(self._stack.depth)
+        with evaluating(self._stack.model):
+            original = self._cache.get(decoding)
+            if original is None:
+                original = self._continue(job, "original", identity, ids, decoding)
+                original.own = self._score(identity, ids, original.ids)
+                self._cache[decoding] = original
+                if len(self._cache) > MAX_CACHED:
+                    self._cache.popitem(last=False)
+            else:
+                self._cache.move_to_end(decoding)
+                _replay(job, original, ids.shape[1])
+            if plan != identity:
+                changed = self._continue(job, "plan", plan, ids, decoding)
+                pairs = [
+                    ("original", plan, original.own, original.ids),
+                    ("plan", identity, self._score(plan, ids, changed.ids), changed.ids),
+                ]
+                for name, other, own, tokens in pairs:
+                    job.check()
+                    job.emit({"column": name, "shades": _subtract(own, self._score(other, ids, tokens))})
+        job.emit({"done": True})
+
+    def _continue(self, job: Job, name: str, plan: Plan, ids: Tensor, decoding: Decoding) -> Column:
+        prompt = [int(token) for token in ids[0]]
+        streamer = _Streamer(job, name, TextStream(self._stack.tokenizer, prompt))
+        job.emit({"column": name, "start": {"prompt_tokens": len(prompt)}})
+        began = time.perf_counter()
+        with torch.random.fork_rng(devices=[self._stack.device] if self._stack.device.type == "cuda" else []):
+            torch.manual_seed(decoding.seed)
+            generate(self._stack, plan, ids, decoding.new_tokens, temperature=decoding.temperature, streamer=streamer)
+        column, times = streamer.column, streamer.times
+        column.end = {
+            "tokens": len(times),
+            "first_token_ms": 1000 * (times[0] - began),
+            "tokens_per_second": (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else None,
+            "finish": "length" if len(times) == decoding.new_tokens else "stop",
+            "cached": False,
+        }
+        job.emit({"column": name, "end": column.end})
+        return column
+
+    def _score(self, plan: Plan, ids: Tensor, tokens: Sequence[int]) -> list[float]:
+        """Return the log-likelihood of each of `tokens` after `ids` under `plan`."""
+        answer = torch.tensor([list(tokens)], device=ids.device)
+        inputs = {"input_ids": torch.cat([ids, answer], dim=1)}
+        inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+        model = self._stack.model
+        with self._stack.under(plan, single_pass=True):
+            logits = main_tensor(model(**accepted(model, inputs)))[0, ids.shape[1] - 1 : -1].float()
+        scores: list[float] = logits.log_softmax(-1).gather(-1, answer[0, :, None])[:, 0].tolist()
+        return scores
+
+
+def _subtract(own: Sequence[float], other: Sequence[float]) -> list[float | None]:
+    differences = [first - second for first, second in zip(own, other, strict=True)]
+    return [each if abs(each) < float("inf") else None for each in differences]
+
+
+def _replay(job: Job, column: Column, prompt_tokens: int) -> None:
+    job.emit({"column": "original", "start": {"prompt_tokens": prompt_tokens}})
+    for text in column.texts:
+        job.emit({"column": "original", "token": text})
+    job.emit({"column": "original", "end": {**column.end, "cached": True}})

@@ -1,0 +1,125 @@
+"""`layerwise play`: see in the browser what a plan does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import webbrowser
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from layerwise.runner.arguments import Device, Dtype, Location, Metavar, PathLike, Range, Rare, Trait
+from layerwise.runner.reporter import Reporter, Silent
+from layerwise.runner.verb import verb
+from layerwise.swarm.serve.run import STOP_SIGNALS, address_of, check_libraries, listen, make_server
+from layerwise.swarm.serve.settings import ServeSettings, read_tokens
+
+if TYPE_CHECKING:
+    from uvicorn import Server
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Result of a playground that was stopped."""
+
+    address: str
+
+
+@verb("play", group="Plans", examples=("demo", "model.gguf", "./my-model --text book.txt --evidence runs/my-model"))
+def play(
+    model: Annotated[str, Trait.LOCATION, Metavar("MODEL")],
+    *,
+    text: PathLike = None,
+    evidence: Annotated[Sequence[str], Trait.REPEATED, Trait.LOCATION, Metavar("RUN")] = (),
+    browser: bool = True,
+    host: Rare[str] = "127.0.0.1",
+    port: Annotated[int, Range(least=0, most=2**16 - 1)] = 8765,
+    token_file: Rare[PathLike] = None,
+    device: Rare[Device] = "auto",
+    dtype: Rare[Dtype] = "auto",
+    tokenizer: Rare[Location] = None,
+    layers: Rare[str | None] = None,
+    revision: Rare[str | None] = None,
+    trust_remote_code: Rare[bool] = False,
+    reporter: Reporter | None = None,
+) -> Played:
+    """Open a page on which you skip, move and repeat the layers of a model, and see what it writes and loses.
+
+    The page shows the loss increase when each layer is skipped. It compares what the original model and a plan write,
+    scores your text under both, and saves the plan. Press Ctrl-C to stop.
+
+    Args:
+        model: Hub id, folder, GGUF file, or demo.
+        text: Text to measure the layers on (default: short paragraphs that come with layerwise).
+        evidence: Run of a sweep, whose effects are shown instead of new ones, or of a search; repeat for more.
+        browser: Open the page in the browser.
+        host: Address to listen on; an address other than loopback requires an API key.
+        port: Port to listen on (0: any free one).
+        token_file: File with API keys, one per line; or set LAYERWISE_SWARM_TOKENS.
+        device: Device: auto, cpu, cuda, mps or xpu.
+        dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
+        tokenizer: Tokenizer, if the model does not include one.
+        layers: Module path of the layers, as model.layers.
+        revision: Branch, tag or commit of a hub model.
+        trust_remote_code: Run code that comes with the model.
+        reporter: Where progress goes (default: the terminal or the notebook).
+
+    Returns:
+        The address of the page, after the server was stopped.
+
+    Raises:
+        SwarmError: If the address cannot be used, or if a library is missing.
+        MeasureError: If the model is not a language model.
+    """
+    reporter = reporter or Silent()
+    tokens = read_tokens(Path(token_file) if token_file else None, os.environ)
+    check_libraries("web", ("fastapi", "uvicorn"))
+    from layerwise.runner.opening import open_stack
+    from layerwise.studies.play.app import MAX_BODY_BYTES, create_app
+    from layerwise.studies.play.playground import Playground
+
+    settings = ServeSettings(host, port, tokens, max_body_bytes=MAX_BODY_BYTES, drain_seconds=0)
+    with listen(host, port) as listener:
+        stack = open_stack(
+            model,
+            reporter,
+            device=device,
+            dtype=dtype,
+            tokenizer=tokenizer,
+            layers=layers,
+            revision=revision,
+            trust_remote_code=trust_remote_code,
+        )
+        playground = Playground.open(stack, model, None if text is None else str(text), evidence)
+        app = create_app(playground, settings)
+        address = address_of(listener)
+        reporter.result(f"playground of {model}: {address} (press Ctrl-C to stop)")
+        server = make_server(app, settings)
+        asyncio.run(_serve(server, listener, address if browser and _has_display() else None))
+        app.state.worker.close()
+    return Played(address)
+
+
+def _has_display() -> bool:
+    """Return True if a browser can open a window."""
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+async def _serve(server: Server, listener: socket.socket, address: str | None) -> None:
+    """Serve until the first signal; open `address` in the browser when the server answers."""
+
+    def stop() -> None:
+        server.should_exit = server.force_exit = True
+
+    for number in STOP_SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.01)
+    if address is not None:
+        await asyncio.to_thread(webbrowser.open, address)
+    await serving
