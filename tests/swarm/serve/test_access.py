@@ -75,14 +75,15 @@ def test_only_listed_tokens_are_accepted() -> None:
 
 def test_all_but_public_paths_need_a_token() -> None:
     with client(FakeSwarm(is_ready=(False, "node-3 is gone")), host="0.0.0.0", tokens=(TOKEN,)) as http:
-        for path in ("/v1/models", "/metrics", "/swarm/events", "/swarm/overview", "/openapi.json", "/", "/nothing"):
+        for path in ("/v1/models", "/metrics", "/swarm/events", "/swarm/overview", "/openapi.json", "/api/state", "/nothing"):
             refused = http.get(path)
             assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
             assert refused.headers["www-authenticate"] == "Bearer"
         for path in ("/v1/completions", "/v1/chat/completions", "/v1/classify"):
             assert http.post(path, json={}).status_code == 401
         assert http.get("/live").json() == {"live": True}
-        assert http.get("/swarm").status_code == 200
+        assert http.get("/").status_code == 200
+        assert http.get("/page/style.css").status_code == 200
         assert http.get("/health").json() == {"ready": False}
         assert http.get("/health", headers=BEARER).json() == {"ready": False, "reason": "node-3 is gone"}
         assert http.get("/v1/models", headers=BEARER).status_code == 200
@@ -97,6 +98,9 @@ def test_web_pages_cannot_use_a_server_without_tokens() -> None:
         assert http.get("/v1/models").status_code == 200
         rebound = http.get("/v1/models", headers={"Host": "rebound.example:8000"})
         assert (rebound.status_code, rebound.json()["error"]["code"]) == (403, "unknown_host")
+        foreign = http.get("/v1/models", headers={"Origin": "https://page.example"})
+        assert (foreign.status_code, foreign.json()["error"]["code"]) == (403, "unknown_origin")
+        assert http.get("/v1/models", headers={"Origin": "http://127.0.0.1"}).status_code == 200
         form = http.post("/v1/completions", content='{"prompt":"a"}', headers={"Content-Type": "text/plain"})
         assert form.status_code == 415
 
@@ -114,7 +118,7 @@ def test_documented_settings_match_the_code() -> None:
 
 
 def test_every_endpoint_is_on_the_page() -> None:
-    paths = set(create_app(FakeSwarm(), ServeSettings()).openapi()["paths"]) - {"/", "/v1/models/{model}"}
+    paths = set(create_app(FakeSwarm(), ServeSettings()).openapi()["paths"]) - {"/", "/api/state", "/page/{name}", "/v1/models/{model}"}
     assert {path for path in paths if f"{path}`" not in GUIDE} == set()
 
 

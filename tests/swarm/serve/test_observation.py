@@ -1,11 +1,11 @@
 """Health, metrics, live page, start and shutdown of a server."""
 
 import asyncio
-import builtins
 import json
 import math
 import os
 import re
+import sys
 import signal
 import socket
 import threading
@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.nodes.local import VirtualLoop
-from layerwise.swarm.serve.app import read_live_page
+from layerwise.swarm.serve.page_files import PAGE
 from layerwise.swarm.serve.run import STOP_SIGNALS, check_libraries, run
 from layerwise.swarm.serve.settings import ServeSettings
 from layerwise.swarm.serve.state import Readiness
@@ -126,19 +126,23 @@ def test_events_stream_a_lost_node_and_limit_viewers() -> None:
 
 
 def test_the_page_is_self_contained() -> None:
-    html, policy = read_live_page()
-    assert not re.search(r"https?://|@import|url\(|\bsrc=|innerHTML|\son\w+=|style=", html)
-    assert "/*style*/" not in html
-    assert "default-src 'none'" in policy
-    assert "'unsafe" not in policy
-    assert "frame-ancestors 'none'" in policy
+    """The page loads nothing from elsewhere, has no inline code, and puts data into it only as text."""
     with client(FakeSwarm(name="<script>secret</script>")) as http:
-        page = http.get("/swarm")
-        assert page.text == html
-        assert "secret" not in page.text
-        assert page.headers["content-security-policy"] == policy
+        page = http.get("/")
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "'unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
         assert page.headers["x-content-type-options"] == "nosniff"
+        for name in sorted(each.name for each in PAGE.iterdir()):
+            part = http.get(f"/page/{name}")
+            assert part.status_code == 200
+            text = part.text.replace("http://www.w3.org/2000/svg", "")
+            assert not re.search(r"https?://|@import|url\(|innerHTML|outerHTML|insertAdjacentHTML|\son\w+=\"|style=", text), name
+        assert "secret" not in page.text
         assert http.get("/swarm/overview").json()["model"] == "<script>secret</script>"
+        state = http.get("/api/state").json()
+    assert state == {"mode": "swarm", "model": "<script>secret</script>", "depth": 12, "chat": False, "images": False}
 
 
 def is_refusing(url: str) -> bool:
@@ -201,14 +205,7 @@ def test_hung_nodes_do_not_block_the_shutdown() -> None:
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *arguments: Any) -> Any:
-        if name == "uvicorn":
-            raise ImportError("no", name="uvicorn")
-        return real(name, *arguments)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(SwarmError, match=r"requires uvicorn.*pip install 'layerwise\[ray\]'"):
         check_libraries()
 

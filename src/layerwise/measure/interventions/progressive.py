@@ -69,6 +69,11 @@ class ProgressiveImportance:
     def is_complete(self) -> bool:
         return min(self._read.values()) == len(self._rounds)
 
+    @property
+    def measured_plans(self) -> tuple[str, ...]:
+        """Plans with at least one loss."""
+        return tuple(self._losses)
+
     def measure_round(self, check: Callable[[], None] = lambda: None) -> list[int]:
         """Let some layers read the next part of the text, and return the layers whose effects changed.
 

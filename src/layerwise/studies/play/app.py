@@ -124,14 +124,18 @@ def plan_routes(playground: Playground) -> APIRouter:
 
     @router.post("/api/plan")
     async def plan(body: PlanBody) -> Response:
-        return JSONResponse(playground.describe_plan(_parse(playground, body)))
+        # A plan that is being typed is often incomplete; a browser logs each response with an error status.
+        try:
+            return JSONResponse(playground.describe_plan(_parse(playground, body)))
+        except PlanRequestError as refusal:
+            return JSONResponse(refusal.content())
 
     @router.post("/api/presets")
     async def presets(body: PresetsBody) -> Response:
         try:
             return JSONResponse({"presets": playground.make_presets(body.first, body.last)})
         except LayerwiseError as error:
-            raise PlanRequestError(error) from None
+            return JSONResponse(PlanRequestError(error).content())
 
     return router
 

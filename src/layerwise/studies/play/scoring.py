@@ -120,7 +120,8 @@ def describe_importance(scores: Mapping[int, Score], layers: Iterable[int], dept
 def _state_extremes(scores: Mapping[int, Score]) -> str:
     order: Sequence[int] = sorted(scores, key=lambda layer: scores[layer].value)
     least, most = (
-        f"layer {layer} by {scores[layer].value:.3g} [{scores[layer].low:.3g}, {scores[layer].high:.3g}] nats/token"
+        f"layer {layer} costs {{}} when skipped: "
+        f"{scores[layer].value:+.3g} [{scores[layer].low:.3g}, {scores[layer].high:.3g}] nats/token"
         for layer in (order[0], order[-1])
     )
-    return f"Skipping {least} increases the loss least, skipping {most} most."
+    return f"{least.format('least').capitalize()}; {most.format('most')}."

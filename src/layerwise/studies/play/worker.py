@@ -58,7 +58,7 @@ class Worker:
         self._numbers = count()
         self._lock = Lock()
         self.waiting = 0
-        self.ran = 0
+        self.is_idle = True
         self._thread = Thread(target=self._run, name="layerwise-play", daemon=True)
         self._thread.start()
 
@@ -87,6 +87,7 @@ class Worker:
         while (job := self._queue.get()[2]) is not None:
             with self._lock:
                 self.waiting -= not job.is_background
+            self.is_idle = False
             outcome: Exception | None = None
             try:
                 job.check()
@@ -94,5 +95,5 @@ class Worker:
                     job.work(job)
             except Exception as error:  # the coroutine that waits raises it
                 outcome = error
-            self.ran += 1
             job.emit(outcome)
+            self.is_idle = self._queue.empty()
