@@ -56,6 +56,10 @@ def draw_plan(draw: random.Random) -> str:
     return str(Plan.parse(" ".join(stages)))
 
 
+def join_tokens(items: list[dict[str, Any]], column: str) -> str:
+    return "".join(item.get("token", "") for item in items if item.get("column") == column)
+
+
 def compare_with_library(running: Running, plan: str) -> None:
     """Check that a plan has the difference of a sweep and the tokens of greedy generation."""
     score = running.post("/api/score", {"plan": plan, "text": TEXT})[-1]["result"]
@@ -68,8 +72,7 @@ def compare_with_library(running: Running, plan: str) -> None:
     written = running.post("/api/generate", {"plan": plan, "prompt": "reverse k d a z =", "new_tokens": 6})
     (continuation,) = continue_prompts(demo(), [Plan.parse(plan)], ["reverse k d a z ="], 6)
     column = "original" if plan == "0-11" else "plan"
-    text = "".join(item.get("token", "") for item in written if item.get("column") == column)
-    assert text == continuation.text
+    assert join_tokens(written, column) == continuation.text
 
 
 @pytest.mark.parametrize(("seed", "plans"), [(0, 4), pytest.param(1, 200, marks=pytest.mark.slow)])
@@ -292,7 +295,9 @@ def test_a_sampled_text_equals_generate() -> None:
     body = {"plan": "0-4 6-11", "prompt": "def f(", "new_tokens": 12, "temperature": 0.8, "seed": 3}
     with client() as http:
         first, again = (events(http.post("/api/generate", json=body)) for _ in range(2))
-    texts = ["".join(item.get("token", "") for item in found if item.get("column") == "plan") for found in (first, again)]
+    texts = [
+        "".join(item.get("token", "") for item in found if item.get("column") == "plan") for found in (first, again)
+    ]
     stack = demo()
     ids = stack.tokenizer("def f(", return_tensors="pt")["input_ids"]
     torch.manual_seed(3)
@@ -312,7 +317,9 @@ def test_shades_are_differences_of_log_likelihood() -> None:
     ids = stack.tokenizer("reverse k d a z =", return_tensors="pt")["input_ids"]
     made = stack.model.generate(ids, do_sample=False, max_new_tokens=4)
     logs = [
-        stack.logits(plan, input_ids=made).log_softmax(-1)[0, ids.shape[1] - 1 : -1].gather(-1, made[0, ids.shape[1] :, None])
+        stack.logits(plan, input_ids=made)
+        .log_softmax(-1)[0, ids.shape[1] - 1 : -1]
+        .gather(-1, made[0, ids.shape[1] :, None])
         for plan in ("0-11", "0-4 6-11")
     ]
     assert shades == pytest.approx((logs[0] - logs[1])[:, 0].tolist(), abs=1e-4)

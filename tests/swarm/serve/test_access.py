@@ -75,7 +75,15 @@ def test_only_listed_tokens_are_accepted() -> None:
 
 def test_all_but_public_paths_need_a_token() -> None:
     with client(FakeSwarm(is_ready=(False, "node-3 is gone")), host="0.0.0.0", tokens=(TOKEN,)) as http:
-        for path in ("/v1/models", "/metrics", "/swarm/events", "/swarm/overview", "/openapi.json", "/api/state", "/nothing"):
+        for path in (
+            "/v1/models",
+            "/metrics",
+            "/swarm/events",
+            "/swarm/overview",
+            "/openapi.json",
+            "/api/state",
+            "/nothing",
+        ):
             refused = http.get(path)
             assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
             assert refused.headers["www-authenticate"] == "Bearer"
@@ -118,7 +126,12 @@ def test_documented_settings_match_the_code() -> None:
 
 
 def test_every_endpoint_is_on_the_page() -> None:
-    paths = set(create_app(FakeSwarm(), ServeSettings()).openapi()["paths"]) - {"/", "/api/state", "/page/{name}", "/v1/models/{model}"}
+    paths = set(create_app(FakeSwarm(), ServeSettings()).openapi()["paths"]) - {
+        "/",
+        "/api/state",
+        "/page/{name}",
+        "/v1/models/{model}",
+    }
     assert {path for path in paths if f"{path}`" not in GUIDE} == set()
 
 

@@ -5,9 +5,9 @@ import json
 import math
 import os
 import re
-import sys
 import signal
 import socket
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -138,7 +138,9 @@ def test_the_page_is_self_contained() -> None:
             part = http.get(f"/page/{name}")
             assert part.status_code == 200
             text = part.text.replace("http://www.w3.org/2000/svg", "")
-            assert not re.search(r"https?://|@import|url\(|innerHTML|outerHTML|insertAdjacentHTML|\son\w+=\"|style=", text), name
+            assert not re.search(
+                r"https?://|@import|url\(|innerHTML|outerHTML|insertAdjacentHTML|\son\w+=\"|style=", text
+            ), name
         assert "secret" not in page.text
         assert http.get("/swarm/overview").json()["model"] == "<script>secret</script>"
         state = http.get("/api/state").json()

@@ -17,7 +17,7 @@ from layerwise.measure.language.evaluation_data import find_objective
 from layerwise.plan import Plan
 from layerwise.results.rows import Continuation
 from layerwise.stack import Stack
-from layerwise.stack.inputs import evaluating
+from layerwise.stack.inputs import accepted, evaluating, main_tensor
 
 
 def continue_prompts(
@@ -45,20 +45,41 @@ def continue_prompts(
                 yield Continuation(str(plan), prompt, _decode(stack, ids, generated), len(generated), same)
 
 
-def encode_prompt(stack: Stack, prompt: str, new_tokens: int) -> Tensor:
-    """Encode a prompt as tokens (1, seq) on the device of the model; raises as `continue_prompts` does."""
-    if stack.tokenizer is None or not hasattr(stack.model, "generate") or find_objective(stack) != "next_token":
-        raise MeasureError("--prompt needs a causal language model with a tokenizer. Remove --prompt.")
-    ids: Tensor = stack.tokenizer(prompt, return_tensors="pt")["input_ids"]
+def encode_prompt(stack: Stack, prompt: str, new_tokens: int, *, chat: bool = False) -> Tensor:
+    """Encode a prompt as tokens (1, seq) on the device of the model; with `chat`, in the model's chat template.
+
+    Raises:
+        MeasureError: If the model does not generate text, or if the prompt is empty or too long.
+    """
+    tokenizer = stack.tokenizer
+    if tokenizer is None or not hasattr(stack.model, "generate") or find_objective(stack) != "next_token":
+        raise MeasureError("A prompt needs a causal language model with a tokenizer. Use another model, or no prompt.")
+    if chat:
+        messages = [{"role": "user", "content": prompt}]
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        ids: Tensor = tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"]
+    else:
+        ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
     positions = getattr(stack.text_config, "max_position_embeddings", None)
     if ids.shape[1] == 0:
-        raise MeasureError(f"--prompt must have at least one token, got {prompt!r}.")
+        raise MeasureError(f"A prompt must have at least one token, got {prompt!r}. Write a word.")
     if isinstance(positions, int) and ids.shape[1] + new_tokens > positions:
         raise MeasureError(
             f"Prompt and new tokens must fit into the {positions} positions of the model, got {ids.shape[1]} and "
-            f"{new_tokens} tokens. Use a shorter prompt or fewer --new-tokens."
+            f"{new_tokens} tokens. Use a shorter prompt or fewer new tokens."
         )
     return ids.to(stack.device)
+
+
+def score_continuation(stack: Stack, plan: Plan, ids: Tensor, tokens: Sequence[int]) -> list[float]:
+    """Return log p(token) in nats of each of `tokens` after the prompt `ids` (1, seq) under `plan`."""
+    answer = torch.tensor([list(tokens)], device=ids.device)
+    inputs = {"input_ids": torch.cat([ids, answer], dim=1)}
+    inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+    with stack.under(plan, single_pass=True):
+        logits = main_tensor(stack.model(**accepted(stack.model, inputs)))[0, ids.shape[1] - 1 : -1]
+    scores: list[float] = logits.float().log_softmax(-1).gather(-1, answer[0, :, None])[:, 0].tolist()
+    return scores
 
 
 def generate(

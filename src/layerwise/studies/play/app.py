@@ -109,6 +109,7 @@ def create_app(playground: Playground, settings: ServeSettings) -> FastAPI:
     app = FastAPI(title="layerwise play", version=layerwise.__version__, docs_url=None, redoc_url=None)
     app.add_middleware(RequestGuard, settings=settings)
     worker = app.state.worker = Worker()
+    playground.describe_plan(playground.identity)  # counts weights before a plan runs in place
     for router in (page_routes(), plan_routes(playground), work_routes(playground, worker), command_routes(playground)):
         app.include_router(router)
     handle_errors(app, lambda _, refusal: JSONResponse(refusal.content(), refusal.status, refusal.headers))
@@ -155,28 +156,25 @@ def work_routes(playground: Playground, worker: Worker) -> APIRouter:
         text = body.text or ""
         depth = playground.stack.depth
 
-        async def run(write: Write) -> None:
-            if not text and playground.stored:
-                stored = describe_importance(playground.stored, playground.stored, depth)
-                await write(event({**stored, "done": True}))
-                return
-            if text not in measured:
-                data = await asyncio.to_thread(playground.read_text, text)
-                measured[text] = ProgressiveImportance(playground.stack, data)
+        def measure_round(job: Job) -> None:
+            if text not in measured:  # on the worker's thread, since tokenizers are not safe on several
+                measured[text] = ProgressiveImportance(playground.stack, playground.read_text(text))
                 if len(measured) > MAX_MEASURED:
                     del measured[[*measured][1]]
-            chosen = measured[text]
+            found = measured[text]
+            job.emit(describe_importance(found.scores, found.measure_round(job.check), depth))
 
-            def measure_round(job: Job) -> None:
-                job.emit(describe_importance(chosen.scores, chosen.measure_round(job.check), depth))
-
-            await write(event(describe_importance(chosen.scores, chosen.scores, depth)))
-            while not chosen.is_complete:
+        async def run(write: Write) -> None:
+            scores = playground.stored if not text else {}
+            while not scores and not (text in measured and measured[text].is_complete):
+                if text in measured:
+                    await write(event(describe_importance(measured[text].scores, measured[text].scores, depth)))
                 try:
                     await write_events(write, measure_round, is_background=True)
                 except PreemptedError:
                     continue
-            await write(event({**describe_importance(chosen.scores, chosen.scores, depth), "done": True}))
+            scores = scores or measured[text].scores
+            await write(event({**describe_importance(scores, scores, depth), "done": True}))
 
         return _respond(request, run)
 
@@ -184,7 +182,8 @@ def work_routes(playground: Playground, worker: Worker) -> APIRouter:
     async def generate(body: GenerateBody, request: Request) -> Response:
         if not playground.generates:
             raise RequestError(400, "unsupported_model", f"{playground.location} does not generate text.")
-        decoding = Decoding(body.prompt, body.chat, body.new_tokens, body.temperature, body.seed)
+        has_template = bool(playground.description["chat"])
+        decoding = Decoding(body.prompt, body.chat and has_template, body.new_tokens, body.temperature, body.seed)
         work = partial(generator.compare, plan=_parse(playground, body), decoding=decoding)
         return _respond(request, partial(write_events, work=work))
 

@@ -6,18 +6,15 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 from transformers.generation.streamers import BaseStreamer
 
-from layerwise.errors import MeasureError
-from layerwise.measure.language.continuations import generate
+from layerwise.measure.language.continuations import encode_prompt, generate, score_continuation
 from layerwise.plan import Plan
 from layerwise.stack import Stack
-from layerwise.stack.inputs import accepted, evaluating, main_tensor
-from layerwise.stack.max_length import longest_input
+from layerwise.stack.inputs import evaluating
 from layerwise.studies.play.worker import Item, Job
 from layerwise.swarm.text_stream import TextStream
 
@@ -77,38 +74,15 @@ class Generator:
         self._stack = stack
         self._cache: OrderedDict[Decoding, Column] = OrderedDict()
 
-    def encode(self, decoding: Decoding) -> Tensor:
-        """Encode the prompt as tokens (1, seq), with the chat template if asked for.
-
-        Raises:
-            MeasureError: If the prompt has no token or is too long for the model.
-        """
-        tokenizer: Any = self._stack.tokenizer
-        if decoding.chat and getattr(tokenizer, "chat_template", None):
-            messages = [{"role": "user", "content": decoding.prompt}]
-            text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-            ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"]
-        else:
-            ids = tokenizer(decoding.prompt, return_tensors="pt")["input_ids"]
-        if ids.shape[1] == 0:
-            raise MeasureError("The prompt must have at least one token. Write a word.")
-        positions = longest_input(self._stack.model)
-        if positions is not None and ids.shape[1] + decoding.new_tokens > positions:
-            raise MeasureError(
-                f"Prompt and new tokens must fit into the model's {positions} positions, got {ids.shape[1]} and "
-                f"{decoding.new_tokens} tokens. Use a shorter prompt or fewer new tokens."
-            )
-        return ids.to(self._stack.device)
-
     def compare(self, job: Job, plan: Plan, decoding: Decoding) -> None:
         """Emit the continuations of the original model and of `plan`, and then how likely each finds the other's."""
-        ids = self.encode(decoding)
+        ids = encode_prompt(self._stack, decoding.prompt, decoding.new_tokens, chat=decoding.chat)
         identity = Plan.identity(self._stack.depth)
         with evaluating(self._stack.model):
             original = self._cache.get(decoding)
             if original is None:
                 original = self._continue(job, "original", identity, ids, decoding)
-                original.own = self._score(identity, ids, original.ids)
+                original.own = score_continuation(self._stack, identity, ids, original.ids)
                 self._cache[decoding] = original
                 if len(self._cache) > MAX_CACHED:
                     self._cache.popitem(last=False)
@@ -119,11 +93,13 @@ class Generator:
                 changed = self._continue(job, "plan", plan, ids, decoding)
                 pairs = [
                     ("original", plan, original.own, original.ids),
-                    ("plan", identity, self._score(plan, ids, changed.ids), changed.ids),
+                    ("plan", identity, score_continuation(self._stack, plan, ids, changed.ids), changed.ids),
                 ]
                 for name, other, own, tokens in pairs:
                     job.check()
-                    job.emit({"column": name, "shades": _subtract(own, self._score(other, ids, tokens))})
+                    job.emit(
+                        {"column": name, "shades": _subtract(own, score_continuation(self._stack, other, ids, tokens))}
+                    )
         job.emit({"done": True})
 
     def _continue(self, job: Job, name: str, plan: Plan, ids: Tensor, decoding: Decoding) -> Column:
@@ -144,17 +120,6 @@ class Generator:
         }
         job.emit({"column": name, "end": column.end})
         return column
-
-    def _score(self, plan: Plan, ids: Tensor, tokens: Sequence[int]) -> list[float]:
-        """Return the log-likelihood of each of `tokens` after `ids` under `plan`."""
-        answer = torch.tensor([list(tokens)], device=ids.device)
-        inputs = {"input_ids": torch.cat([ids, answer], dim=1)}
-        inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
-        model = self._stack.model
-        with self._stack.under(plan, single_pass=True):
-            logits = main_tensor(model(**accepted(model, inputs)))[0, ids.shape[1] - 1 : -1].float()
-        scores: list[float] = logits.log_softmax(-1).gather(-1, answer[0, :, None])[:, 0].tolist()
-        return scores
 
 
 def _subtract(own: Sequence[float], other: Sequence[float]) -> list[float | None]:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import socket
 import sys
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from layerwise.runner.arguments import Device, Dtype, Location, Metavar, PathLike, Range, Rare, Trait
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.verb import verb
-from layerwise.swarm.serve.run import STOP_SIGNALS, address_of, check_libraries, listen, make_server
+from layerwise.swarm.serve.run import address_of, check_libraries, listen, serve_app
 from layerwise.swarm.serve.settings import ServeSettings, read_tokens
-
-if TYPE_CHECKING:
-    from uvicorn import Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +92,13 @@ def play(
         playground = Playground.open(stack, model, None if text is None else str(text), evidence)
         app = create_app(playground, settings)
         address = address_of(listener)
-        reporter.result(f"playground of {model}: {address} (press Ctrl-C to stop)")
-        server = make_server(app, settings)
-        asyncio.run(_serve(server, listener, address if browser and _has_display() else None))
+
+        def announce() -> None:
+            reporter.result(f"playground of {model}: {address} (press Ctrl-C to stop)")
+            if browser and _has_display():
+                webbrowser.open(address)
+
+        serve_app(app, settings, listener, announce)
         app.state.worker.close()
     return Played(address)
 
@@ -107,19 +106,3 @@ def play(
 def _has_display() -> bool:
     """Return True if a browser can open a window."""
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-
-
-async def _serve(server: Server, listener: socket.socket, address: str | None) -> None:
-    """Serve until the first signal; open `address` in the browser when the server answers."""
-
-    def stop() -> None:
-        server.should_exit = server.force_exit = True
-
-    for number in STOP_SIGNALS:
-        asyncio.get_running_loop().add_signal_handler(number, stop)
-    serving = asyncio.ensure_future(server.serve(sockets=[listener]))
-    while not server.started and not serving.done():
-        await asyncio.sleep(0.01)
-    if address is not None:
-        await asyncio.to_thread(webbrowser.open, address)
-    await serving

@@ -159,6 +159,25 @@ async def serve(
     return EXIT_CUT_OFF if cut else 0
 
 
+def serve_app(app: FastAPI, settings: ServeSettings, listener: socket.socket, announce: Callable[[], None]) -> None:
+    """Serve `app` until the first signal in `STOP_SIGNALS`, and call `announce` once it accepts requests."""
+    server = make_server(app, settings)
+
+    def stop() -> None:
+        server.should_exit = server.force_exit = True
+
+    async def run_server() -> None:
+        for number in STOP_SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, stop)
+        serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+        while not server.started and not serving.done():
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(announce)
+        await serving
+
+    asyncio.run(run_server())
+
+
 def make_server(app: FastAPI, settings: ServeSettings) -> Server:
     """Create a server that leaves signals to its caller."""
     import uvicorn
