@@ -76,7 +76,7 @@ $(INSTALLED): pyproject.toml constraints.txt  # runtime dependencies only
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "layerwise needs Python 3.11 or later; this is " + sys.version)'
 	$(call say,1 of 3: a virtual environment in $(VENV),$(PYTHON) -m venv $(VENV))
 	$(call say,2 of 3: torch (the largest download),$(PIP) --constraint constraints.txt torch)
-	$(call say,3 of 3: layerwise and its dependencies,$(INSTALL) --constraint constraints.txt --editable .)
+	$(call say,3 of 3: layerwise and its dependencies,$(INSTALL) --constraint constraints.txt --editable ".[web]")
 	@touch $@
 
 $(TESTED): $(INSTALLED)  # and test dependencies
