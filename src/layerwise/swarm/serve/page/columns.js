@@ -49,8 +49,8 @@ function targets() {
   const layers = app.layers.size < app.server.depth ? [] : [ranked()[0].layer, ranked().at(-1).layer];
   return layers.map((layer) => {
     const use = button("use this plan", () => setPlan(without(layer), `Layer ${layer} skipped.`));
-    const title = [`for example, without layer ${layer}`, use];
-    return { name: `the plan without layer ${layer}`, plan: without(layer), title };
+    const [name, title] = [`the plan without layer ${layer}`, [`for example, without layer ${layer}`, use]];
+    return { name, plan: without(layer), title };
   });
 }
 
@@ -62,7 +62,7 @@ async function generate() {
   const original = makePane(at("original"), "original model");
   const panes = wanted.map(({ title }) => makePane(el("article", { class: "card" }), ...title));
   const hint = muted("Skip a layer to see what the model writes without it.", "p");
-  at("answers").replaceChildren(...(wanted.length ? panes.map(({ card }) => card) : [hint]));
+  at("answers").replaceChildren(...panes.map(({ card }) => card), ...(wanted.length ? [] : [hint]));
   showError("generate-error", null);
   write("again", "stop");
   const isDone = await generating(async (signal) => {
@@ -72,12 +72,15 @@ async function generate() {
         else if (event.column === "original" && !index) show(original, event, name);
       }
     }
-  }).catch((error) => !showEnd(error));
+  }).catch((error) => {
+    shown = "";
+    return showEnd(error);
+  });
   if (isDone) showEnd();
 }
 
 function showEnd(error) {
-  if (error) [shown] = ["", showError("generate-error", error)];
+  if (error) showError("generate-error", error);
   write("again", "run again");
   for (const card of document.querySelectorAll(".running")) card.classList.remove("running");
 }

@@ -47,11 +47,13 @@ async function apply(text, isTyping) {
     return false;
   }
   showPlanError(null);
-  if (!isTyping || document.activeElement !== at("plan")) at("plan").value = app.plan.plan;
+  if (!isTyping || document.activeElement !== at("plan")) showText(true);
   showDetails(app.plan);
   emit("plan");
   return true;
 }
+
+const showText = (isValid) => isValid && (at("plan").value = app.plan.plan);
 
 function showPast(message) {
   at("undo").disabled = past.at <= 0;
@@ -97,8 +99,8 @@ function drawWiring(matrix, steps) {
     const read = ["the embedding", ...steps].flatMap((name, x) => (weights[x] ? [share(weights[x]) + name] : []));
     return `${y < steps.length ? `Step ${y + 1}, layer ${steps[y]},` : "The output"} reads ${read.join(", ")}.`;
   });
-  const rowAt = ({ offsetY }) => words[Math.floor((offsetY / canvas.clientHeight) * size)] ?? "";
-  canvas.onpointermove = (event) => write("reads", rowAt(event));
+  const rowOf = ({ offsetY }) => Math.floor((offsetY / canvas.clientHeight) * size);
+  canvas.onpointermove = (event) => write("reads", words[rowOf(event)] ?? "");
 }
 
 function depthColor(layer) {
@@ -112,9 +114,7 @@ const type = debounce(200, () => setPlan(at("plan").value, "", true));
 export function startPlan() {
   at("plan").maxLength = app.server.limits.plan;
   listen("plan", "input", type);
-  listen("plan", "change", async () => {
-    if (await setPlan(at("plan").value, "", true)) at("plan").value = app.plan.plan;
-  });
+  listen("plan", "change", () => setPlan(at("plan").value, "", true).then(showText));
   listen("undo", "click", () => travel(-1));
   listen("redo", "click", () => travel(1));
   listen("reset", "click", () => setPlan(without(), "All layers run in order."));

@@ -23,10 +23,7 @@ const selected = () => app.plan.stages.slice(range()[0], range()[1] + 1).map(({ 
 const isGroup = ({ stage }) => stage !== null && stage.kind !== "layer";
 const nameOf = (item) => (isGroup(item) ? item.stage.text : `Layer ${item.stage?.text ?? item.layers[0]}`);
 
-function describe(layer) {
-  const known = app.layers.get(layer);
-  return known ? `loss increase when skipped ${interval(known)} nats/token` : "not measured yet";
-}
+const describe = (known) => (known ? `loss increase when skipped ${interval(known)} nats/token` : "not measured yet");
 
 function buildItem(item, position) {
   const { stage, layers } = item;
@@ -72,7 +69,7 @@ export function showImportance() {
     const layer = Number(cell.dataset.layer);
     const known = app.layers.get(layer);
     const source = known ? `, ${plural(known.documents, "document")}, ${plural(known.tokens, "token")}` : "";
-    cell.title = `layer ${layer}: ${describe(layer)}${source}`;
+    cell.title = `layer ${layer}: ${describe(known)}${source}`;
     cell.className = `cell ${!known ? "unknown" : known.low === null ? "" : "measured"}`;
     if (!known) continue;
     const { delta, low, high } = known;
@@ -81,14 +78,14 @@ export function showImportance() {
     const percent = (value) => `${100 * scale(value)}%`;
     const values = { level: percent(delta), low: percent(low ?? delta), high: percent(high ?? delta),
       tone: `color-mix(in oklab, var(--c${stop}), var(--c${stop + 1}) ${100 * (place * 4 - stop)}%)`,
-      on: `var(--on-${["low", "mid", "high"][(place > 0.44) + (place > 0.66)]})` };
+      on: `var(--on-${["low", "mid", "high"][(place > 0.45) + (place > 0.66)]})` };
     for (const [name, value] of Object.entries(values)) cell.style.setProperty(`--${name}`, value);
     const text = (delta < 0 ? "−" : "+") + Math.abs(delta).toFixed(Math.abs(delta) < 0.995 ? 2 : 1);
     cell.querySelector("small").textContent = text;
   }
   find(".item").forEach((block, position) => {
     const item = items[position];
-    const importance = isGroup(item) ? item.stage.kind : describe(item.layers[0]);
+    const importance = isGroup(item) ? item.stage.kind : describe(app.layers.get(item.layers[0]));
     block.setAttribute("aria-label", `${nameOf(item)}, ${importance}, ${item.stage ? "in the plan" : "skipped"}`);
   });
 }
@@ -107,10 +104,8 @@ function select(anchor, end = anchor) {
 
 function showSelection() {
   const [first, last] = selection ? range() : [1, 0];
-  find(".item").forEach((block, position) => {
-    const { stage, index } = items[position];
-    block.classList.toggle("selected", stage !== null && index >= first && index <= last);
-  });
+  const isSelected = ({ stage, index }) => stage !== null && index >= first && index <= last;
+  find(".item").forEach((block, position) => block.classList.toggle("selected", isSelected(items[position])));
   if (!selection) return at("tools").replaceChildren(muted(HINT));
   const texts = selected();
   const isWrapped = texts.some((text) => /[([*]/.test(text));
@@ -130,7 +125,7 @@ function showSelection() {
 async function changeSelection(work, name) {
   const [[first], texts] = [range(), selected()];
   const rest = app.plan.stages.length - texts.length;
-  const isHere = (all) => texts.every((text, index) => all[first + index] === text);
+  const isHere = (all) => texts.every((text, index) => all[first + index] === text); // no earlier edit moved them
   const change = (all) => (isHere(all) ? all.toSpliced(first, texts.length, ...work(texts)) : all);
   await edit(change, `${name} ${texts.join(" ")}.`);
   const size = app.plan.stages.length - rest;
@@ -208,8 +203,9 @@ function release(event) {
   const { mode, position, slot } = gesture;
   gesture = null;
   at("slot").hidden = true;
-  find(".item")[position].classList.remove("dragged");
-  find(".item")[position].style.translate = "";
+  const block = find(".item")[position];
+  block.classList.remove("dragged");
+  block.style.translate = "";
   if (event.type === "pointercancel") return;
   setFocus(position, mode !== "range");
   if (mode === "range") showSelection();

@@ -4,7 +4,9 @@ import { call, latest, stream } from "./api.js";
 import { app, at, button, copy, debounce, el, listen, muted, on, ranked, without, write } from "./dom.js";
 import { setPlan } from "./plan.js";
 
-const FORMATS = { folder: "Hugging Face folder", gguf: "GGUF" };
+/** Commands of the form, and the names of their arguments. */
+const ACTIONS = { folder: ["save as a Hugging Face folder", "name"], gguf: ["save as GGUF", "name"],
+  sweep: ["sweep", ""], search: ["search", "budget"] };
 const asking = latest();
 const makeChip = ({ label, plan }) => button(label, () => setPlan(plan, `${label}.`), plan);
 
@@ -33,30 +35,41 @@ async function showPainters() {
 function showCommands() {
   const line = (text) => el("li", {}, el("code", {}, text), button("copy", ({ target }) => copy(text, target)));
   at("commands").replaceChildren(...Object.values(app.plan.commands).filter(Boolean).map(line));
-  const reason = app.plan.can_save[at("save-format").value];
+  const reason = app.plan.can_save[at("action").value];
   write("reason", reason ?? "");
-  at("save").querySelector("button").disabled = Boolean(reason);
+  at("run").querySelector("button").disabled = Boolean(reason);
 }
 
-/** Let a form run a command: its lines are streamed below it. */
-function connect(id, path, makeBody, describeEnd) {
-  const [log, pressed] = [at(id).querySelector("pre"), at(id).querySelector("button")];
-  const add = (line) => {
-    log.append(`${line}\n`);
-    log.scrollTop = log.scrollHeight;
-  };
-  listen(id, "submit", async (submitted) => {
-    submitted.preventDefault();
-    log.replaceChildren();
-    [log.hidden, pressed.disabled] = [false, true];
-    try {
-      const body = { plan: app.plan.plan, ...makeBody() };
-      for await (const event of stream(path, body)) add(event.done ? describeEnd(event) : event.line);
-    } catch ({ message }) {
-      add(message);
+function showArgument() {
+  const action = at("action").value;
+  const placeholder = ACTIONS[action][1];
+  Object.assign(at("argument"), { placeholder, value: action === "search" ? `layers=${app.server.depth - 2}` : "" });
+  at("argument").hidden = at("argument").disabled = !placeholder;
+  at("own-label").hidden = placeholder === "name";
+  if (app.plan) showCommands();
+}
+
+/** Run a command; its lines are streamed below the form. */
+async function run(submitted) {
+  submitted.preventDefault();
+  const [log, pressed] = [at("run").querySelector("pre"), at("run").querySelector("button")];
+  const [action, argument] = [at("action").value, at("argument").value];
+  const text = (at("own-text").checked && at("text").value) || null;
+  const save = { plan: app.plan.plan, output: argument, format: action };
+  const start = { plan: app.plan.plan, verb: action, text, ...(action === "search" && { budget: argument }) };
+  const isSaved = ACTIONS[action][1] === "name";
+  log.replaceChildren();
+  [log.hidden, pressed.disabled] = [false, true];
+  try {
+    for await (const event of stream(isSaved ? "api/save" : "api/start", isSaved ? save : start)) {
+      const end = event.path ?? event.report ?? `exit status ${event.exit}`;
+      log.append(`${event.done ? end : event.line}\n`);
+      log.scrollTop = log.scrollHeight;
     }
-    pressed.disabled = false;
-  });
+  } catch ({ message }) {
+    log.append(message);
+  }
+  pressed.disabled = false;
 }
 
 export function startTake() {
@@ -65,18 +78,13 @@ export function startTake() {
     Object.assign(at(id), { max: depth - 1, value: Math.floor(depth * share) });
     listen(id, "input", debounce(80, showPainters));
   }
-  at("save-format").replaceChildren(...formats.map((value) => el("option", { value }, FORMATS[value] ?? value)));
-  at("budget").value = `layers=${depth - 2}`;
-  listen("save-format", "change", showCommands);
-  listen("verb", "change", () => (at("budget-label").hidden = at("verb").value !== "search"));
-  connect("save", "api/save", () => ({ output: at("save-name").value, format: at("save-format").value }),
-    ({ path }) => `saved: ${path}`);
-  connect("start", "api/start", () => {
-    const text = (at("own-text").checked && at("text").value) || null;
-    return { verb: at("verb").value, budget: at("budget").value, text };
-  }, ({ exit, report }) => (report ? `report: ${report}` : `exit status ${exit}`));
+  const actions = [...formats, "sweep", "search"];
+  at("action").replaceChildren(...actions.map((value) => el("option", { value }, ACTIONS[value][0])));
+  listen("action", "change", showArgument);
+  listen("run", "submit", run);
   on("plan", showCommands);
   on("measured", showPresets);
+  showArgument();
   showPresets();
   showPainters();
 }
