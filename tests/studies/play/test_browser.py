@@ -1,9 +1,12 @@
 """The playground in a real browser: mouse, keyboard, text, undo, links, narrow and dark windows."""
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from layerwise.plan import Plan
 
 from studies.play.playing import Running, open_playground, run_server
 from swarm.serve.chromium import ALT, BROWSER, BROWSERS, CONTROL, SHIFT, Page, opened
@@ -152,10 +155,17 @@ def test_a_link_restores_the_page(page: Page, server: Running) -> None:
 
 
 def test_the_last_of_many_changes_is_shown(page: Page) -> None:
-    for layer in (1, 2, 3, 4, 5):
-        page.drag(page.place(block(layer)))
-    wait_for_plan(page, "0 6-11")
-    page.wait(f"{text('#answers code')} === '0 6-11'")
+    """A hundred clicks, most of them before the answer to the last one, leave the plan that was clicked."""
+    draw, kept = random.Random(0), set(range(12))
+    for layer in draw.choices(range(12), k=100):
+        if kept != {layer}:
+            kept ^= {layer}
+            page.evaluate(f"document.querySelector({block(layer)!r}).closest('.item').click()")
+    page.wait(f"{text('#live')}.endsWith(document.querySelector('#plan').value + '.')")
+    page.wait(f"document.querySelectorAll('.item:not(.ghost)').length === {len(kept)}")
+    plan = page.evaluate("document.querySelector('#plan').value")
+    assert Plan.parse(plan).order() == tuple(sorted(kept))
+    page.wait(f"{text('#answers code')} === {plan!r}")
     page.wait("document.querySelectorAll('.running').length === 0")
     assert page.evaluate("document.querySelectorAll('#answers .card').length") == 1
 

@@ -1,6 +1,6 @@
 /** The strip: one block for each stage of the plan, and a ghost for each skipped layer. */
 
-import { app, at, button, el, interval, muted, on, plural, say } from "./dom.js";
+import { app, at, button, debounce, el, interval, muted, on, plural, say } from "./dom.js";
 import { edit } from "./plan.js";
 import { EDITS, layOut, quantize } from "./stages.js";
 
@@ -133,32 +133,34 @@ async function changeSelection(work, name) {
   setFocus(items.findIndex(({ index }) => index === first));
 }
 
-/** Edit the place of an item. It is looked up when its turn comes, since an earlier edit may have moved it. */
+/** Edit an item as it is when its turn comes: an earlier edit may have moved, skipped or restored it. */
 function editItem(item, work, message) {
-  const isSame = ({ stage, layers }) => stage?.text === item.stage?.text && layers[0] === item.layers[0];
+  const [layer] = item.layers;
+  const texts = [item.stage?.text ?? `${layer}`, undefined];
+  const isSame = ({ stage, layers }) => layers[0] === layer && texts.includes(stage?.text);
   const distance = ({ index }) => Math.abs(index - item.index);
-  return edit((texts) => {
+  return edit((all) => {
     const [found] = layOut(app.plan).filter(isSame).sort((one, other) => distance(one) - distance(other));
-    return found ? work(texts, found.index) : texts;
+    return found ? work(all, found) : all;
   }, message);
 }
 
-const skip = (item) => editItem(item, (texts, index) => texts.toSpliced(index, 1), `${nameOf(item)} skipped.`);
+const remove = (texts, { stage, index }) => (stage ? texts.toSpliced(index, 1) : texts);
+const skip = (item) => editItem(item, remove, `${nameOf(item)} skipped.`);
 
 /** Skip a layer or restore it; select a group or block. */
 function toggle(item) {
-  const [layer] = item.layers;
-  if (isGroup(item)) select(item.index);
-  else if (item.stage) skip(item);
-  else editItem(item, (texts, index) => texts.toSpliced(index, 0, `${layer}`), `Layer ${layer} restored.`);
+  if (isGroup(item)) return select(item.index);
+  const restore = (texts, { index }) => texts.toSpliced(index, 0, `${item.layers[0]}`);
+  const change = (texts, found) => (found.stage ? remove : restore)(texts, found);
+  return editItem(item, change, `${nameOf(item)} ${item.stage ? "skipped" : "restored"}.`);
 }
 
 /** Move an item so that `slot` other stages are before it. */
 function move(item, slot) {
   const { stage, index, layers } = item;
   if (slot < 0 || slot > app.plan.stages.length - (stage ? 1 : 0) || (stage && slot === index)) return;
-  const text = stage?.text ?? `${layers[0]}`;
-  const change = (texts, now) => texts.toSpliced(now, stage ? 1 : 0).toSpliced(slot, 0, text);
+  const change = (texts, found) => remove(texts, found).toSpliced(slot, 0, stage?.text ?? `${layers[0]}`);
   editItem(item, change, `${nameOf(item)} moved to place ${slot + 1}.`);
 }
 
@@ -237,7 +239,11 @@ function pressKey(event) {
 export function startStrip() {
   const handlers = { pointerdown: press, pointermove: drag, pointerup: release, pointercancel: release,
     keydown: pressKey, focusin: ({ target }) => setFocus(Number(target.dataset.position), false),
-    click: ({ detail }) => detail || toggle(items[focus]) }; // a click by pointer has a detail; `release` handles it
+    click: ({ target, detail }) => { // a click by pointer has a detail, and `release` handles it
+      const block = target.closest(".item");
+      if (block && !detail) toggle(items[block.dataset.position]);
+    } };
   for (const [name, handler] of Object.entries(handlers)) at("strip").addEventListener(name, handler);
   on("plan", render);
+  window.addEventListener("resize", debounce(150, () => app.plan && render()));
 }
