@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from layerwise.plan import Plan
-
 from studies.play.playing import Running, open_playground, run_server
 from swarm.serve.chromium import ALT, BROWSER, BROWSERS, CONTROL, SHIFT, Page, opened
 
@@ -161,10 +160,8 @@ def test_the_last_of_many_changes_is_shown(page: Page) -> None:
         if kept != {layer}:
             kept ^= {layer}
             page.evaluate(f"document.querySelector({block(layer)!r}).closest('.item').click()")
-    page.wait(f"{text('#live')}.endsWith(document.querySelector('#plan').value + '.')")
-    page.wait(f"document.querySelectorAll('.item:not(.ghost)').length === {len(kept)}")
-    plan = page.evaluate("document.querySelector('#plan').value")
-    assert Plan.parse(plan).order() == tuple(sorted(kept))
+    plan = str(Plan.of(sorted(kept)))
+    wait_for_plan(page, plan)
     page.wait(f"{text('#answers code')} === {plan!r}")
     page.wait("document.querySelectorAll('.running').length === 0")
     assert page.evaluate("document.querySelectorAll('#answers .card').length") == 1
