@@ -19,7 +19,7 @@ import torch
 from layerwise import load
 from layerwise.measure.interventions.progressive import ProgressiveImportance
 from layerwise.plan import Plan
-from layerwise.studies.play.generation import Decoding, Generator
+from layerwise.studies.play.generation import Generator, PromptSettings
 from layerwise.studies.play.playground import Playground
 from layerwise.studies.play.worker import Item, Worker
 
@@ -28,7 +28,7 @@ PROMPT = "The capital of France is the city in which most of the people of the c
 
 
 async def collect(worker: Worker, generator: Generator, plan: Plan, seed: int) -> list[Item]:
-    decoding = Decoding(f"{PROMPT} {seed}", False, 2, 0.0, seed)
+    decoding = PromptSettings(f"{PROMPT} {seed}", False, 2, 0.0, seed)
     return [item async for item in worker.stream(lambda job: generator.compare(job, plan, decoding))]
 
 
@@ -51,7 +51,7 @@ async def time_cancel(playground: Playground) -> tuple[float, float]:
     worker, generator = Worker(), Generator(playground.stack)
     waits, passes = [], []
     for seed in range(ROUNDS):
-        decoding = Decoding(f"{PROMPT} {seed}", False, 64, 0.0, seed)
+        decoding = PromptSettings(f"{PROMPT} {seed}", False, 64, 0.0, seed)
         stream = worker.stream(lambda job, d=decoding: generator.compare(job, playground.identity, d))
         stamps = []
         async for item in stream:

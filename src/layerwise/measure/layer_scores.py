@@ -7,9 +7,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import (
+    ABLATION,
+    ALL,
+    DELTA_NLL,
+    DELTAS,
+    MANIPULATION,
+    NO_EFFECT,
+    PREDICTABILITY,
+    PROXIES,
+    RANDOM_TWIN,
+    RECOVERY,
+    SHUFFLED_LAYERS,
+    SKIPPING,
+    TWIN,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,35 +56,35 @@ class LayerScore:
 
     @property
     def is_proxy(self) -> bool:
-        return self.where["measure"] == vocab.PROXIES
+        return self.where["measure"] == PROXIES
 
     def select(self, rows: Rows, **columns: Any) -> Rows:
         """Return the rows of full layers, without a null unless `columns` has one in `against`."""
-        default = {"task": vocab.ALL, "layer": PRESENT, "part": None, "seed": None, "against": None}
+        default = {"task": ALL, "layer": PRESENT, "part": None, "seed": None, "against": None}
         return rows.where(**{**default, **self.where, **columns})
 
 
 def _proxy(name: str, title: str, null: str, **columns: Any) -> LayerScore:
-    return LayerScore(name, title, {"measure": vocab.PROXIES, "metric": name} | columns, null)
+    return LayerScore(name, title, {"measure": PROXIES, "metric": name} | columns, null)
 
 
-_SKIP = {"measure": vocab.ABLATION, "metric": vocab.SKIPPING}
-SKIP_EFFECT = LayerScore(vocab.SKIPPING, "Δ NLL when skipped", _SKIP, vocab.NO_EFFECT, is_signed=True)
+_SKIP = {"measure": ABLATION, "metric": SKIPPING}
+SKIP_EFFECT = LayerScore(SKIPPING, "Δ NLL when skipped", _SKIP, NO_EFFECT, is_signed=True)
 LAYER_SCORES = (
-    LayerScore("attention", "attention", {**_SKIP, "part": "attn"}, vocab.NO_EFFECT, is_compared=False, is_signed=True),
-    LayerScore("mlp", "MLP", {**_SKIP, "part": "mlp"}, vocab.NO_EFFECT, is_compared=False, is_signed=True),
+    LayerScore("attention", "attention", {**_SKIP, "part": "attn"}, NO_EFFECT, is_compared=False, is_signed=True),
+    LayerScore("mlp", "MLP", {**_SKIP, "part": "mlp"}, NO_EFFECT, is_compared=False, is_signed=True),
     LayerScore(
         "predictability",
         "held-out R²",
-        {"measure": vocab.PREDICTABILITY, "metric": "heldout_rows_r2"},
-        vocab.SHUFFLED_LAYERS,
+        {"measure": PREDICTABILITY, "metric": "heldout_rows_r2"},
+        SHUFFLED_LAYERS,
         low_is_important=True,
     ),
     LayerScore(
         "recovery",
         "recovery (nat-steps)",
-        {"measure": vocab.RECOVERY, "metric": "area", "condition": "equal_damage", "arm": "layer"},
-        vocab.TWIN,
+        {"measure": RECOVERY, "metric": "area", "condition": "equal_damage", "arm": "layer"},
+        TWIN,
         alternatives=tuple(
             {"condition": damage, "arm": trained}
             for damage, trained in itertools.product(("equal_damage", "noise_50", "reinitialise"), ("layer", "model"))
@@ -79,22 +93,20 @@ LAYER_SCORES = (
     LayerScore(
         "noise",
         "noise of half the weight norm",
-        {"measure": vocab.MANIPULATION, "metric": vocab.DELTA_NLL, "condition": "noise", "strength": 0.5},
-        vocab.NO_EFFECT,
+        {"measure": MANIPULATION, "metric": DELTA_NLL, "condition": "noise", "strength": 0.5},
+        NO_EFFECT,
         is_signed=True,
     ),
-    _proxy("block_influence", "Block Influence", vocab.RANDOM_TWIN),
-    _proxy("angular", "angular distance", vocab.RANDOM_TWIN, metric="angular_distance", distance=1),
-    _proxy("gate_sensitivity", "gate sensitivity", vocab.RANDOM_TWIN),
-    _proxy("gate_gradient", "gate gradient", vocab.NO_EFFECT),
-    LayerScore(
-        "norm", "weight norm", {"measure": vocab.DELTAS, "metric": "norm"}, vocab.RANDOM_TWIN, is_compared=False
-    ),
+    _proxy("block_influence", "Block Influence", RANDOM_TWIN),
+    _proxy("angular", "angular distance", RANDOM_TWIN, metric="angular_distance", distance=1),
+    _proxy("gate_sensitivity", "gate sensitivity", RANDOM_TWIN),
+    _proxy("gate_gradient", "gate gradient", NO_EFFECT),
+    LayerScore("norm", "weight norm", {"measure": DELTAS, "metric": "norm"}, RANDOM_TWIN, is_compared=False),
     LayerScore(
         "effective_rank",
         "effective rank",
-        {"measure": vocab.DELTAS, "metric": "effective_rank"},
-        vocab.RANDOM_TWIN,
+        {"measure": DELTAS, "metric": "effective_rank"},
+        RANDOM_TWIN,
         is_compared=False,
     ),
 )
@@ -109,7 +121,7 @@ def read_importance(scores: Iterable[Score]) -> dict[str, dict[int, float]]:
     """
     rows, importance = Rows(scores), {}
     for score in (SKIP_EFFECT, *(score for score in LAYER_SCORES if score.is_compared)):
-        own = next((found for columns in score.alternatives if (found := score.select(rows, **columns))), Rows())
+        own = next((selected for columns in score.alternatives if (selected := score.select(rows, **columns))), Rows())
         values = {row.layer: row.value for row in own if row.layer is not None}
         if values:
             low = score.low_is_important

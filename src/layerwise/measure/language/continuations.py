@@ -53,7 +53,7 @@ def encode_prompt(stack: Stack, prompt: str, new_tokens: int, *, chat: bool = Fa
     """
     tokenizer = stack.tokenizer
     if tokenizer is None or not hasattr(stack.model, "generate") or find_objective(stack) != "next_token":
-        raise MeasureError("A prompt needs a causal language model with a tokenizer. Use another model, or no prompt.")
+        raise MeasureError("A prompt needs a causal language model with a tokenizer. Remove --prompt.")
     if chat:
         messages = [{"role": "user", "content": prompt}]
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)

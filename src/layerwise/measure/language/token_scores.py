@@ -13,6 +13,7 @@ from layerwise.data.batches import Batch
 from layerwise.errors import MeasureError
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import score_tokens
+from layerwise.measure.stats.float64 import to_float64_cpu
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss
 from layerwise.stack import Stack
@@ -76,7 +77,7 @@ def score_text(stack: Stack, plan: Plan, data: EvalData, check: Callable[[], Non
             for state in stack.states(plan, captured):  # noqa: B007  (the last state is scored)
                 check()
             rows, columns, nll, hits = score_tokens(stack, state, batch)
-            values, hits = nll.double().cpu(), hits.cpu()
+            values, hits = to_float64_cpu(nll), hits.cpu()
             for number, window in enumerate(batch.windows):
                 chosen = rows == number
                 by_token = dict(zip(columns[chosen].tolist(), values[chosen].tolist(), strict=True))

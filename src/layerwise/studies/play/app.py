@@ -17,7 +17,7 @@ from layerwise.errors import LayerwiseError
 from layerwise.measure.interventions.progressive import ProgressiveImportance
 from layerwise.plan import Plan
 from layerwise.studies.play.commands import run_command, store_text
-from layerwise.studies.play.generation import Decoding, Generator
+from layerwise.studies.play.generation import Generator, PromptSettings
 from layerwise.studies.play.playground import MAX_NEW_TOKENS, MAX_PLAN, MAX_PROMPT, MAX_TEXT, Playground
 from layerwise.studies.play.scoring import Scorer, describe_importance
 from layerwise.studies.play.worker import Job, PreemptedError, Worker
@@ -161,8 +161,8 @@ def work_routes(playground: Playground, worker: Worker) -> APIRouter:
                 measured[text] = ProgressiveImportance(playground.stack, playground.read_text(text))
                 if len(measured) > MAX_MEASURED:
                     del measured[[*measured][1]]
-            found = measured[text]
-            job.emit(describe_importance(found.scores, found.measure_round(job.check), depth))
+            importance = measured[text]
+            job.emit(describe_importance(importance.scores, importance.measure_round(job.check), depth))
 
         async def run(write: Write) -> None:
             scores = playground.stored if not text else {}
@@ -183,7 +183,7 @@ def work_routes(playground: Playground, worker: Worker) -> APIRouter:
         if not playground.generates:
             raise RequestError(400, "unsupported_model", f"{playground.location} does not generate text.")
         has_template = bool(playground.description["chat"])
-        decoding = Decoding(body.prompt, body.chat and has_template, body.new_tokens, body.temperature, body.seed)
+        decoding = PromptSettings(body.prompt, body.chat and has_template, body.new_tokens, body.temperature, body.seed)
         work = partial(generator.compare, plan=_parse(playground, body), decoding=decoding)
         return _respond(request, partial(write_events, work=work))
 

@@ -23,7 +23,7 @@ MAX_CACHED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Decoding:
+class PromptSettings:
     """How a prompt is continued; temperature 0 is greedy."""
 
     prompt: str
@@ -34,7 +34,7 @@ class Decoding:
 
 
 @dataclass(slots=True)
-class Column:
+class ColumnText:
     """A continuation: its tokens, their texts, its end, and the log-likelihoods of the tokens under the model."""
 
     ids: list[int] = field(default_factory=list)
@@ -47,7 +47,7 @@ class _Streamer(BaseStreamer):
     """Emits each token; raises `CanceledError` between two forward passes of a canceled job."""
 
     def __init__(self, job: Job, name: str, text: TextStream) -> None:
-        self.column = Column()
+        self.column = ColumnText()
         self.times: list[float] = []
         self._job, self._name, self._text = job, name, text
         self._has_prompt = False
@@ -72,9 +72,9 @@ class Generator:
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
-        self._cache: OrderedDict[Decoding, Column] = OrderedDict()
+        self._cache: OrderedDict[PromptSettings, ColumnText] = OrderedDict()
 
-    def compare(self, job: Job, plan: Plan, decoding: Decoding) -> None:
+    def compare(self, job: Job, plan: Plan, decoding: PromptSettings) -> None:
         """Emit the continuations of the original model and of `plan`, and then how likely each finds the other's."""
         ids = encode_prompt(self._stack, decoding.prompt, decoding.new_tokens, chat=decoding.chat)
         identity = Plan.identity(self._stack.depth)
@@ -102,7 +102,7 @@ class Generator:
                     )
         job.emit({"done": True})
 
-    def _continue(self, job: Job, name: str, plan: Plan, ids: Tensor, decoding: Decoding) -> Column:
+    def _continue(self, job: Job, name: str, plan: Plan, ids: Tensor, decoding: PromptSettings) -> ColumnText:
         prompt = [int(token) for token in ids[0]]
         streamer = _Streamer(job, name, TextStream(self._stack.tokenizer, prompt))
         job.emit({"column": name, "start": {"prompt_tokens": len(prompt)}})
@@ -127,7 +127,7 @@ def _subtract(own: Sequence[float], other: Sequence[float]) -> list[float | None
     return [each if abs(each) < float("inf") else None for each in differences]
 
 
-def _replay(job: Job, column: Column, prompt_tokens: int) -> None:
+def _replay(job: Job, column: ColumnText, prompt_tokens: int) -> None:
     job.emit({"column": "original", "start": {"prompt_tokens": prompt_tokens}})
     for text in column.texts:
         job.emit({"column": "original", "token": text})

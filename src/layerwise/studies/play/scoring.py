@@ -94,13 +94,13 @@ def list_tokens(tokenizer: Any, data: EvalData, original: TextScores, changed: T
     items: list[Item] = []
     offset = 0 if data.objective == "masked_token" else 1  # a causal model predicts the next token
     for window in sorted(data.windows, key=lambda each: (int(each.document), each.index)):
-        place = (window.document, window.index)
+        key = (window.document, window.index)
         if window.index == 0 and items:
             items.append({"text": "\n\n", "original": None, "plan": None})
         text = TextStream(tokenizer)
         # A window after the first one begins with tokens of the one before it.
         for position in range(window.scored_from if window.index else 0, len(window.ids)):
-            losses = [scores.tokens[place].get(position - offset) for scores in (original, changed)]
+            losses = [scores.tokens[key].get(position - offset) for scores in (original, changed)]
             items.append({"text": text.add(window.ids[position]), "original": losses[0], "plan": losses[1]})
         items[-1]["text"] += text.finish()
     return items

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from layerwise.runner.arguments import Device, Dtype, Location, Metavar, PathLike, Range, Rare, Trait
+from layerwise.runner.arguments import Device, Dtype, Location, Metavar, PathLike, Range, Rare, TextLike, Trait
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.verb import verb
 from layerwise.swarm.serve.run import address_of, check_libraries, listen, serve_app
@@ -27,12 +27,12 @@ class Played:
 @verb("play", group="Plans", examples=("demo", "model.gguf", "./my-model --text book.txt --evidence runs/my-model"))
 def play(
     model: Annotated[str, Trait.LOCATION, Metavar("MODEL")],
+    text: TextLike = None,
     *,
-    text: PathLike = None,
     evidence: Annotated[Sequence[str], Trait.REPEATED, Trait.LOCATION, Metavar("RUN")] = (),
     browser: bool = True,
-    host: Rare[str] = "127.0.0.1",
-    port: Annotated[int, Range(least=0, most=2**16 - 1)] = 8765,
+    host: Rare[Annotated[str, Metavar("HOST")]] = "127.0.0.1",
+    port: Annotated[int, Range(least=0, most=65535), Metavar("PORT")] = 8765,
     token_file: Rare[PathLike] = None,
     device: Rare[Device] = "auto",
     dtype: Rare[Dtype] = "auto",
@@ -45,15 +45,16 @@ def play(
     """Open a page on which you skip, move and repeat the layers of a model, and see what it writes and loses.
 
     The page shows the loss increase when each layer is skipped. It compares what the original model and a plan write,
-    scores your text under both, and saves the plan. Press Ctrl-C to stop.
+    scores your text under both, and saves the plan. Layers are measured on short paragraphs that come with layerwise,
+    or on TEXT.
 
     Args:
         model: Hub id, folder, GGUF file, or demo.
-        text: Text to measure the layers on (default: short paragraphs that come with layerwise).
+        text: Text file, a folder of them, or hf:DATASET.
         evidence: Run of a sweep, whose effects are shown instead of new ones, or of a search; repeat for more.
         browser: Open the page in the browser.
-        host: Address to listen on; an address other than loopback requires an API key.
-        port: Port to listen on (0: any free one).
+        host: Address to listen on; any address except loopback requires a token.
+        port: Port to listen on; 0 picks a free one.
         token_file: File with API keys, one per line; or set LAYERWISE_SWARM_TOKENS.
         device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).

@@ -96,16 +96,15 @@ def sweep(
     Args:
         model: Hub id, folder, GGUF file, or demo.
         text: Text file, a folder of them, or hf:DATASET.
-        families: Plan families: painters (skip, repeat, reorder or parallelize the middle layers), leave_one_out,
-            leave_branch_out, swap_adjacent, every_window, random_subsets, repeat_blocks, damped_repeats, bits,
-            bits_noise, looped, gain_sweep; pass "" for none.
+        families: Plan families: painters, leave_one_out, leave_branch_out, swap_adjacent, every_window, random_subsets,
+            repeat_blocks, damped_repeats, bits, bits_noise, looped, gain_sweep; pass "" for none.
         plans: Plan to run; repeat for more.
         minutes: Time budget in minutes (default: 10).
         tokens: Number of tokens to score, or all (default: what fits the time budget).
         tasks: Benchmarks from lm-eval.
         window: Range of layers, such as 4-8, to apply every painters strategy to, in addition to families.
         loops: Loop counts for looped, such as 1-28.
-        times: Number of times that a block runs in repeat_blocks.
+        times: Number of runs of a block in repeat_blocks.
         prompt: Prompt to continue with each plan; repeat for more.
         new_tokens: Number of tokens to generate.
         task_folder: Folder of lm-eval task files.
