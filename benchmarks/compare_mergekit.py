@@ -139,15 +139,15 @@ def cost(program: str, rounds: int, home: Path) -> None:
     load("demo").tokenizer.save_pretrained(base)
     file = home / "merge.yml"
     file.write_text(write_mergekit("0-7 6-11", str(base)))
-    arms = {
+    commands = {
         "mergekit-yaml": merge_command(program, file, home / "theirs"),
         "layerwise --no-prove": save_command(file, home / "ours", "--no-prove"),
         "layerwise (proved)": save_command(file, home / "proved"),
         "cp of the input": ["cp", "-r", base, home / "copy"],
     }
-    runs: dict[str, list[Ended]] = {name: [] for name in arms}
+    runs: dict[str, list[Ended]] = {name: [] for name in commands}
     for _ in range(rounds):
-        for name, command in arms.items():
+        for name, command in commands.items():
             for folder in ("theirs", "ours", "proved", "copy"):
                 if str(home / folder) in map(str, command):
                     shutil.rmtree(home / folder, ignore_errors=True)
@@ -164,7 +164,7 @@ def cost(program: str, rounds: int, home: Path) -> None:
         ]
         processor, memory, clock = medians[name]
         print(f"{name:22}{processor:10.2f} s{memory:11.0f} MB{clock:8.2f} s")
-    theirs, ours, proved = (medians[name] for name in list(arms)[:3])
+    theirs, ours, proved = (medians[name] for name in list(commands)[:3])
     print(
         f"layerwise / mergekit: processor {ours[0] / theirs[0]:.3f}, memory {ours[1] / theirs[1]:.3f}; "
         f"proved: processor {proved[0] / theirs[0]:.3f}, memory {proved[1] / theirs[1]:.3f}"

@@ -49,7 +49,9 @@ DIAGNOSIS = f"diagnose {TRAINED} --run {{out}}/diagnosis"
 
 COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "layershuffle": {
-        "cpu": [f"{CIFAR} --preset cpu-whole --arms baseline,sequential,layershuffle,layershuffle-layerdrop,layerdrop"],
+        "cpu": [
+            f"{CIFAR} --preset cpu-whole --variants baseline,sequential,layershuffle,layershuffle-layerdrop,layerdrop"
+        ],
         "accelerator": [f"{CIFAR} --preset gpu"],
     },
     "elc": {

@@ -34,7 +34,7 @@ from layerwise.plan.schedule import GrowthSchedule, Phase
 from layerwise.plan.schedule.cost import ModelCost, flops_per_token
 from layerwise.stack import load
 from layerwise.train.phases.runner import GrowthTrainer, growth_runner
-from layerwise.train.recipe import GrowthVariant
+from layerwise.train.recipe import GrowthExtension
 
 DEPTH = 12
 VOCABULARY = 2048
@@ -122,7 +122,7 @@ def timed(options: argparse.Namespace, cost: ModelCost, folder: Path) -> dict[st
     schedule = rounds_of(options.rounds)
     steps = len(schedule.phases) * (1 + options.steps)
     trainer = GrowthTrainer(
-        runner=growth_runner(stack, GrowthVariant(schedule, steps, cost), splits, seed=0),
+        runner=growth_runner(stack, GrowthExtension(schedule, steps, cost), splits, seed=0),
         stack=stack,
         args=TrainingArguments(
             output_dir=str(folder),

@@ -1,4 +1,4 @@
-"""Compare the identity plan in place with the untouched model: forward passes and cached decoding.
+"""Compare the identity plan in place with the original model: forward passes and cached decoding.
 
     python benchmarks/in_place.py
 

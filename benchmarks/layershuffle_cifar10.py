@@ -1,6 +1,6 @@
 """LayerShuffle on CIFAR-10: pretrain a vision transformer in order, refine it with every method, and compare.
 
-    python benchmarks/layershuffle_cifar10.py --images FOLDER --out FOLDER [--preset gpu] [--seeds 3] [--arms A,B]
+    python benchmarks/layershuffle_cifar10.py --images FOLDER --out FOLDER [--preset gpu] [--seeds 3] [--variants A,B]
 
 `--images` is a directory with train/, validation/ and test/, each with a subdirectory per class. A run that was
 stopped (also by `timeout 590` or `kill -9`) resumes with the same command.
@@ -105,7 +105,7 @@ def new_model(preset: Preset, classes: tuple[str, ...]) -> ViTForImageClassifica
     return ViTForImageClassification(config)
 
 
-def arms(preset: Preset, depth: int, wanted: list[str] | None = None) -> list[Recipe]:
+def list_recipes(preset: Preset, depth: int, wanted: list[str] | None = None) -> list[Recipe]:
     """Select the methods; by default all of the library, and models refined at each reduced depth."""
     methods = wanted or [*COMPARED, *(f"retrained-{count}" for count in preset.reduced)]
     return [recipe(name, Options(preset.refining), depth) for name in methods]
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--preset", choices=PRESETS, default="cpu")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--arms", type=lambda text: text.split(","), help="methods to compare, separated by commas")
+    parser.add_argument("--variants", type=lambda text: text.split(","), help="methods to compare, separated by commas")
     parser.add_argument("--threads", type=int)
     options = parser.parse_args()
     if options.threads:
@@ -142,9 +142,9 @@ def main() -> None:
 
     base = Base(opened, weight_hash(opened().model), str(pretrained / MODEL))
     for seed in range(options.seeds):
-        for each in arms(preset, 12, options.arms):
-            found = train(base, splits, each, seed, options.out / each.arm / f"seed-{seed}")
-            print(f"{each.arm}, seed {seed}: {found.steps} steps, {found.seconds:.0f} s", flush=True)
+        for each in list_recipes(preset, 12, options.variants):
+            found = train(base, splits, each, seed, options.out / each.variant / f"seed-{seed}")
+            print(f"{each.variant}, seed {seed}: {found.steps} steps, {found.seconds:.0f} s", flush=True)
     report(options.out, base, splits, preset)
 
 
@@ -168,7 +168,7 @@ def report(out: Path, base: Base, splits: object, preset: Preset) -> None:
         layers=stack.path,
         command=tuple(sys.argv),
     )
-    models = [model for model in finished_models(out) if model.arm != "base"]
+    models = [model for model in finished_models(out) if model.variant != "base"]
     with Run.resume_or_create(out, manifest) as run, Terminal() as reporter:
         records = {each.label: TrainingRecord.read(each.folder) for each in models}
         run.store.replace_scores("training", make_training_rows({k: v for k, v in records.items() if v is not None}))

@@ -21,7 +21,7 @@ VERDICTS = {
     "matters": "matters",
     "harmful": "harmful",
     "no_effect": "no effect above {:.2f} nats",
-    "unresolved": "inconclusive (detectable: {:.2f} nats)",
+    "inconclusive": "inconclusive (detectable: {:.2f} nats)",
 }
 
 

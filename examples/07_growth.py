@@ -18,7 +18,7 @@ from layerwise.data.vision.digits import digits
 from layerwise.measure.cost.flops import model_cost
 from layerwise.plan.schedule import GrowthSchedule, Phase, chart, explain, preset, share_of_uniform, steps_for
 from layerwise.stack import weight_hash
-from layerwise.train.recipe import GrowthVariant, Settings, grown
+from layerwise.train.recipe import GrowthExtension, Settings, grown
 from layerwise.train.training import Base, train
 
 STEPS = 200
@@ -47,7 +47,7 @@ def main() -> None:
     for schedule in (preset("uniform", 12), TOP_FIRST):
         steps = steps_for(schedule, cost, STEPS)
         settings = Settings(batch_size=32, learning_rate=1e-3, epochs=steps * 32 / len(splits.train), evals=4)
-        recipe = replace(grown(settings, GrowthVariant(schedule, steps, cost)), from_scratch=True)
+        recipe = replace(grown(settings, GrowthExtension(schedule, steps, cost)), from_scratch=True)
         with tempfile.TemporaryDirectory() as folder:
             done = train(base, splits, recipe, seed=0, folder=Path(folder))
         looked = [moment.loss for moment in done.history if moment.kind == "validation"]

@@ -1,4 +1,4 @@
-"""Tokenizers small enough to be read whole, made without a download: one per behaviour under test."""
+"""Tokenizers small enough to be read whole, made without a download: one per behavior under test."""
 
 from typing import Any
 

@@ -15,7 +15,7 @@ from layerwise.measure.cost.pass_time import PassClock
 from layerwise.measure.language.benchmarks import seeded_generators
 from layerwise.stack import Stack, load
 from layerwise.stack.inputs import on_device
-from layerwise.stack.weights import random_twin
+from layerwise.stack.weights import make_random_init
 from layerwise.train.heal.options import HealingOptions
 from layerwise.train.new_head import with_new_head
 from train.heal.healing_models import PLAN, opened, trainer_of
@@ -95,14 +95,14 @@ def test_healing_moves_its_copies_to_the_device_once(device: torch.device, tmp_p
 def test_random_state_is_restored(stack: Stack, device: torch.device) -> None:
     module = torch.get_device_module(device)
     before = module.get_rng_state(), torch.get_rng_state()
-    twins = [random_twin(stack, 3) for _ in range(2)]
+    drawn = [make_random_init(stack, 3) for _ in range(2)]
     with seeded_generators(3):
         first = torch.rand(3, device=device)
     with seeded_generators(3):
         assert torch.equal(first, torch.rand(3, device=device))
     assert torch.equal(module.get_rng_state(), before[0])
     assert torch.equal(torch.get_rng_state(), before[1])
-    assert all(torch.equal(*pair) for pair in zip(*(twin.model.parameters() for twin in twins), strict=True))
+    assert all(torch.equal(*pair) for pair in zip(*(each.model.parameters() for each in drawn), strict=True))
 
 
 def test_timing_uses_the_device_of_the_model(device: torch.device) -> None:

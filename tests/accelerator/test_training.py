@@ -22,7 +22,7 @@ from layerwise.train.heal.options import HealingOptions, healing_recipe
 from layerwise.train.methods import METHODS, Options, recipe
 from layerwise.train.pretrain.recipe import pretraining_recipe
 from layerwise.train.pretrain.trainer import PretrainingTrainer, pretrain
-from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
+from layerwise.train.recipe import GrowthExtension, Recipe, Settings, grown
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
 from tier import first_fast
@@ -36,7 +36,7 @@ NEAR = 0.1
 SCHEDULE = GrowthSchedule(
     "grows", DEPTH, (Phase("first", 0.5, (0, 1, 2, 3)), Phase("top", 0.5, (2, 3), embedding=False, head=False))
 )
-GROWTH = GrowthVariant(SCHEDULE, 6, ModelCost((3.0,) * DEPTH, embedding=0.0, head=1.0))
+GROWTH = GrowthExtension(SCHEDULE, 6, ModelCost((3.0,) * DEPTH, embedding=0.0, head=1.0))
 
 
 def settings_of(dtype: torch.dtype, **more: Any) -> Settings:

@@ -49,7 +49,7 @@ VALUES: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (GROWTH, "--schedules", "everything", "everything"),
     (EVALUATE, "--tasks", "cola", "--tasks requires one of glue"),
     (EVALUATE, "--suite", "", "--suite must name some of"),
-    (("save", "model", "--output", "m", "--plan", "0-3"), "--arm", "a", NOTHING),
+    (("save", "model", "--output", "m", "--plan", "0-3"), "--variant", "a", NOTHING),
     (("save", "model", "model", "--output", "m", "--plan", "a:0"), "--layers", "x", NOTHING),
     (("plan", "0-3"), "--depth", "1000000000", "depth must be"),
     (("plan", "0-3"), "--depth", "1" + "0" * 400, "depth must be"),

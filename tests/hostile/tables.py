@@ -166,12 +166,12 @@ def _record(content: object, *says: str) -> Case:
 
 
 _GOOD = {
-    "arm": "wiring",
+    "variant": "wiring",
     "seed": 0,
     "base": "ab",
     "data": "cd",
     "data_name": "texts",
-    "recipe": {"variant": "wiring"},
+    "recipe": {"extension": "wiring"},
     "steps": 1,
     "epochs": 1.0,
     "examples": 1,

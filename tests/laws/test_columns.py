@@ -9,7 +9,7 @@ from package_sources import PACKAGE, files, nodes
 
 ROOMS = ("page", "runner", "studies", "results")
 
-COLUMNS = frozenset({"metric", "measure", "arm", "part", "condition", "plan", "task", "claim", "against"})
+COLUMNS = frozenset({"metric", "measure", "variant", "part", "condition", "plan", "task", "claim", "against"})
 
 TAKES_APART = frozenset(
     {"partition", "rpartition", "split", "rsplit", "removeprefix", "removesuffix", "startswith", "endswith"}
@@ -58,7 +58,7 @@ def test_no_reader_takes_a_column_apart() -> None:
     [
         'row.metric.partition("@")[0]',
         'row.task.split(" | ")',
-        '(row.arm or "").removeprefix("skip-")',
+        '(row.variant or "").removeprefix("skip-")',
         'score.claim.lower().startswith("a")',
         're.fullmatch(r"(.+)_step_(.+)", row.metric)',
         "_STEP.match(row.condition)",
@@ -70,7 +70,13 @@ def test_a_column_taken_apart_would_be_seen(line: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ['path.name.partition(".")', 'row.metric == "nll"', 'text.split("|")', "row.task in CONTROLS", "row.arm.title()"],
+    [
+        'path.name.partition(".")',
+        'row.metric == "nll"',
+        'text.split("|")',
+        "row.task in CONTROLS",
+        "row.variant.title()",
+    ],
 )
 def test_what_takes_no_column_apart_is_no_fault(line: str) -> None:
     assert not [*taken_apart(ast.walk(ast.parse(line)))]

@@ -32,7 +32,7 @@ def logits(
     variant: str,
     heads: int,
     order: Sequence[int] | None = None,
-    missing: str = "renormalise",
+    missing: str = "renormalize",
 ) -> Tensor:
     """Logits (batch, seq, vocabulary); `real` is False at padding, and a repeated layer replaces its earlier state."""
     state = norm(tensors["embedding.word_embedding.weight"][ids.T])
@@ -65,7 +65,7 @@ def reading(scalars: Tensor, states: Mapping[int, Tensor], variant: str, missing
     exponentials = scalars.exp()
     weights = scalars if variant == "denseformer" else exponentials / exponentials.sum()
     present = sum(weights[source] for source in states)
-    share = weights.sum() / present if missing == "renormalise" else 1.0
+    share = weights.sum() / present if missing == "renormalize" else 1.0
     return sum(weights[source] * share * state for source, state in states.items())
 
 
@@ -106,8 +106,8 @@ def feed_forward(tensors: Mapping[str, Tensor], name: str, states: Tensor) -> Te
 
 
 def norm(states: Tensor) -> Tensor:
-    centred = states - states.mean(dim=-1, keepdim=True)
-    return centred / (centred.pow(2).mean(dim=-1, keepdim=True) + EPS).sqrt()
+    centered = states - states.mean(dim=-1, keepdim=True)
+    return centered / (centered.pow(2).mean(dim=-1, keepdim=True) + EPS).sqrt()
 
 
 def row(distance: int) -> int:
@@ -136,7 +136,7 @@ def small_config(variant: str, **changes: object) -> ElcConfig:
     return ElcConfig(variant=variant, **{**settings, **changes})
 
 
-def randomise(model: torch.nn.Module, seed: int = 0) -> None:
+def randomize(model: torch.nn.Module, seed: int = 0) -> None:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -145,7 +145,7 @@ def randomise(model: torch.nn.Module, seed: int = 0) -> None:
 
 def random_model(variant: str, **changes: object) -> ElcForMaskedLM:
     model = ElcForMaskedLM(small_config(variant, **changes)).double().eval()
-    randomise(model)
+    randomize(model)
     return model
 
 

@@ -168,7 +168,7 @@ def test_weights_begin_as_described() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "initialisation", "row"),
+    ("variant", "initialization", "row"),
     [
         ("elc", None, [1 / (math.e + 2), 1 / (math.e + 2), math.e / (math.e + 2)]),
         ("zero", None, [1 / 3, 1 / 3, 1 / 3]),
@@ -180,8 +180,8 @@ def test_weights_begin_as_described() -> None:
         ("denseformer", "zero", [1 / 3, 1 / 3, 1 / 3]),
     ],
 )
-def test_layer_weights_begin_as_named(variant: str, initialisation: str | None, row: list[float]) -> None:
-    weights = ElcModel(small_config(variant, initialisation=initialisation)).layer_weights()
+def test_layer_weights_begin_as_named(variant: str, initialization: str | None, row: list[float]) -> None:
+    weights = ElcModel(small_config(variant, initialization=initialization)).layer_weights()
     assert weights[2].tolist() == pytest.approx([*row, 0.0], abs=1e-6)
 
 
@@ -189,8 +189,8 @@ def test_layer_weights_begin_as_named(variant: str, initialisation: str | None, 
     ("settings", "message"),
     [
         ({"variant": "elk"}, "unknown ELC-BERT variant 'elk'"),
-        ({"initialisation": "bias"}, "unknown initialization 'bias'"),
-        ({"initialisation": "nan"}, "write the scalar of the previous layer as a number, such as 2"),
+        ({"initialization": "bias"}, "unknown initialization 'bias'"),
+        ({"initialization": "nan"}, "write the scalar of the previous layer as a number, such as 2"),
         ({"missing_sources": "kept"}, "unknown missing_sources 'kept'"),
         ({"num_attention_heads": 5}, r"hidden_size \(384\) must be divisible by"),
         ({"position_buckets": 31}, "position_buckets must be even"),

@@ -15,7 +15,7 @@ from contracts.tiers import NIGHTLY
 from layerwise.errors import ModelError
 from layerwise.models import VARIANTS, ElcConfig, ElcForMaskedLM
 from layerwise.stack.history import DepthHistory
-from models.published import as_published, logits, padded_batch, random_model, randomise, small_config
+from models.published import as_published, logits, padded_batch, random_model, randomize, small_config
 from rounding import realigned
 from tier import first_fast
 
@@ -236,7 +236,7 @@ def test_a_saved_model_gives_equal_outputs(name: str, tmp_path: Path) -> None:
     ids, real = padded_batch(10)
     for variant in ("ltg", "elc", "weighted-output", "denseformer"):
         model = HEADS[name](small_config(variant)).eval()
-        randomise(model)
+        randomize(model)
         model.save_pretrained(tmp_path / variant)
         again, report = getattr(transformers, name).from_pretrained(tmp_path / variant, output_loading_info=True)
         assert type(again) is HEADS[name]
@@ -354,7 +354,7 @@ def test_the_trainer_fine_tunes_and_its_model_is_reloaded(accumulation: int, tmp
 
 def test_a_configuration_survives_the_way_to_disk(tmp_path: Path) -> None:
     config = ElcConfig.of_size(
-        "tiny", variant="normalized", initialisation="biased", missing_sources="keep", pad_token_id=3
+        "tiny", variant="normalized", initialization="biased", missing_sources="keep", pad_token_id=3
     )
     config.save_pretrained(tmp_path)
     again = transformers.AutoConfig.from_pretrained(tmp_path)

@@ -21,7 +21,7 @@ from tier import first_fast
 PLANS = ("0-2", "0 2", "1-2", "0 2 1", "0 1*2 2")
 
 
-@pytest.mark.parametrize("missing", ["renormalise", "keep"])
+@pytest.mark.parametrize("missing", ["renormalize", "keep"])
 @pytest.mark.parametrize("variant", first_fast(VARIANTS, 2))
 def test_a_plan_is_a_model_made_by_hand(variant: str, missing: str) -> None:
     model = random_model(variant, missing_sources=missing)

@@ -1,7 +1,7 @@
 """The planted golden runs, one per kind, with known truths.
 
 Diagnosis: layer 0 matters most, 3 is harmful, 4 does nothing; recovery follows the initial damage alone.
-Robustness: only arms trained on shuffled layers survive random order and merging; LayerDrop survives loss in part.
+Robustness: only variants trained on shuffled layers survive random order and merging; LayerDrop survives loss in part.
 Pre-training: `elc` beats the backbone at equal tokens, not at equal seconds.
 Growth: `importance` beats uniform at equal FLOPs, its permuted control does as well, its reversed one worse.
 """

@@ -37,12 +37,12 @@
   }
 
   function theme() {
-    const colour = () => one(".plot .xtick text").style.fill;
-    const light = [background(), colour()];
+    const color = () => one(".plot .xtick text").style.fill;
+    const light = [background(), color()];
     one("#theme").click();
-    const dark = [background(), colour()];
+    const dark = [background(), color()];
     one("#theme").click();
-    return { light, dark, again: [background(), colour()] };
+    return { light, dark, again: [background(), color()] };
   }
 
   function choices() {

@@ -32,7 +32,7 @@ def run(
     records = plan_records(depth, families)
     scores = [
         *(score for record in _once(records) for score in _effects(record, depth, tasks, draw)),
-        *_untouched(depth, tasks),
+        *_make_original_rows(depth, tasks),
         *_similarity(depth, draw),
         *compared_strategies(depth, records, tasks),
         *_benchmarks(depth, records),
@@ -143,7 +143,7 @@ def compared_strategies(
     return rows
 
 
-def _untouched(depth: int, tasks: tuple[str, ...]) -> list[Score]:
+def _make_original_rows(depth: int, tasks: tuple[str, ...]) -> list[Score]:
     identity = str(Plan.identity(depth))
     shared = {"documents": DOCUMENTS, "tokens": 9000}
     scores = [Score("effect", "nll", 1.2, task=task, plan=identity, **shared) for task in ("all", *tasks)]
@@ -175,7 +175,7 @@ def _benchmarks(depth: int, records: tuple[PlanRecord, ...]) -> list[Score]:
             right = top - 0.06 * index
             scores += [
                 Score("benchmark", "acc", right, right - 0.02, right + 0.02, task=task, plan=plan),
-                Score("benchmark", "acc", 1.0 - 0.25 * index, task=task, plan=plan, condition="normalised"),
+                Score("benchmark", "acc", 1.0 - 0.25 * index, task=task, plan=plan, condition="normalized"),
             ]
     return scores
 

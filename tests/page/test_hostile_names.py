@@ -26,9 +26,11 @@ KINDS = ("sweep-planted", "robustness-planted", "diagnosis-planted", "pretrainin
 def spoilt(data: ReportData, hostile: str) -> ReportData:
     def named(row: Score) -> Score:
         own: dict[str, Any] = {}
-        if row.task != "all" and not data.rows.axis("arm"):
+        if row.task != "all" and not data.rows.axis("variant"):
             own = {"task": row.task + hostile}
-        return replace(row, arm=row.arm and row.arm + hostile, claim=row.claim and row.claim + hostile, **own)
+        return replace(
+            row, variant=row.variant and row.variant + hostile, claim=row.claim and row.claim + hostile, **own
+        )
 
     more: tuple[PlanRecord, ...] = (PlanRecord(hostile, hostile, hostile, 1, None, 1, 1, 1, 1),) if data.plans else ()
     return replace(

@@ -44,7 +44,7 @@ def test_every_matrix_cell_is_painted_once(text: str) -> None:
     }
     painted = list(cells(draw_wiring(plan, DEPTH)))
     assert len(painted) == len(expected)
-    assert {(row, column): (colour, opacity) for row, column, colour, opacity in painted} == expected
+    assert {(row, column): (color, opacity) for row, column, color, opacity in painted} == expected
 
 
 def test_titled_drawings_are_accessible() -> None:

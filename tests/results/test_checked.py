@@ -31,7 +31,7 @@ RECORD = TrainingRecord(
     (LogEntry(20, "train", 1.5),),
 )
 CONTENT = {
-    "arm": "layershuffle",
+    "variant": "layershuffle",
     "seed": 0,
     "base": "w1",
     "data": "d1",

@@ -46,7 +46,7 @@ def whole(row: Any) -> dict[str, Any]:
         ("effect", "nll", math.log(20), (pytest.approx(20.0), None)),
         ("effect", "delta_nll", math.log(1.5), (None, pytest.approx(50.0))),
         ("effect", "delta_nll", -math.log(2), (None, pytest.approx(-50.0))),
-        ("ablation", "neighbour_average", math.log(635.19), (None, pytest.approx(63_419.0))),
+        ("ablation", "neighbor_average", math.log(635.19), (None, pytest.approx(63_419.0))),
         ("effect", "nll", 1e4, (None, None)),
         ("effect", "token_accuracy", 0.5, (None, None)),
         ("similarity", "cosine", 0.5, (None, None)),

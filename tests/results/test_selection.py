@@ -12,10 +12,10 @@ from layerwise.results.selection import PRESENT, Rows
 
 ROWS = Rows(
     [
-        Score("healing", "nll", 3.0, arm="lora", seed=0, task="qa"),
-        Score("healing", "nll", 1.0, arm="lora"),
-        Score("healing", "nll", 2.0, arm="whole"),
-        Score("healing", "share", 0.5, arm="lora", against="whole"),
+        Score("healing", "nll", 3.0, variant="lora", seed=0, task="qa"),
+        Score("healing", "nll", 1.0, variant="lora"),
+        Score("healing", "nll", 2.0, variant="identity"),
+        Score("healing", "share", 0.5, variant="lora", against="identity"),
     ]
 )
 
@@ -23,12 +23,12 @@ ROWS = Rows(
 @pytest.mark.parametrize(
     ("asked", "values"),
     [
-        ({"arm": "lora"}, [3.0, 1.0, 0.5]),
-        ({"arm": "lora", "seed": None}, [1.0, 0.5]),
+        ({"variant": "lora"}, [3.0, 1.0, 0.5]),
+        ({"variant": "lora", "seed": None}, [1.0, 0.5]),
         ({"seed": PRESENT}, [3.0]),
-        ({"arm": ("whole", None), "metric": "nll"}, [2.0]),
+        ({"variant": ("identity", None), "metric": "nll"}, [2.0]),
         ({"metric": ("nll",), "against": None}, [3.0, 1.0, 2.0]),
-        ({"arm": "none"}, []),
+        ({"variant": "none"}, []),
         ({}, [3.0, 1.0, 2.0, 0.5]),
     ],
 )
@@ -39,8 +39,8 @@ def test_where_selects_rows_by_column(asked: dict[str, object], values: list[flo
 @pytest.mark.parametrize(
     ("ask", "error", "words"),
     [
-        (lambda: ROWS.where(arms="lora"), TypeError, "no column 'arms'; did you mean arm"),
-        (lambda: ROWS.one(arm="lora"), RunError, "3 rows have arm='lora'. Name more columns"),
+        (lambda: ROWS.where(variants="lora"), TypeError, "no column 'variants'; did you mean variant"),
+        (lambda: ROWS.one(variant="lora"), RunError, "3 rows have variant='lora'. Name more columns"),
     ],
 )
 def test_unknown_columns_and_ambiguous_rows_are_refused(
@@ -52,7 +52,9 @@ def test_unknown_columns_and_ambiguous_rows_are_refused(
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([None, 0, 1]), st.floats(0, 1)), max_size=12))
 def test_the_index_finds_the_same_rows_as_a_scan(cells: list[tuple[str, int | None, float]]) -> None:
-    rows = Rows(Score("m", "nll", value, arm=arm, seed=seed) for arm, seed, value in cells)
-    for arm in "ab":
+    rows = Rows(Score("m", "nll", value, variant=variant, seed=seed) for variant, seed, value in cells)
+    for variant in "ab":
         for seed in (None, 0, 1):
-            assert list(rows.where(arm=arm, seed=seed)) == [row for row in rows if (row.arm, row.seed) == (arm, seed)]
+            assert list(rows.where(variant=variant, seed=seed)) == [
+                row for row in rows if (row.variant, row.seed) == (variant, seed)
+            ]

@@ -29,10 +29,10 @@ from layerwise.search.bits import (
     list_choices,
 )
 from layerwise.search.confirm import compute_loss_changes
+from layerwise.search.edits import EDITS, Edit, check_edits, list_cheaper, list_neighbors, restore_layers, unroll
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.evolve import evolve
 from layerwise.search.greedy import Space, exchange_layers, greedy, rank_plans
-from layerwise.search.moves import MOVES, Move, check_moves, list_cheaper, list_neighbors, restore_layers, unroll
 from layerwise.search.rungs import Evaluator, RungSettings, mean_losses, split_rungs
 from layerwise.stack import Stack
 from search.planted_objective import PlantedObjective
@@ -97,11 +97,11 @@ def test_limits_and_moves_that_cannot_be_are_refused() -> None:
     with pytest.raises(MeasureError, match=r"cannot make the plan .* cheaper"):
         list(greedy(objective, Space(4, ("drop",), layers, 0.5), settings=RungSettings()))
 
-    assert check_moves(("halves", "drop")) == ("drop", "halves")
-    with pytest.raises(OptionError, match="unknown move 'dropp'; did you mean drop"):
-        check_moves(("dropp",))
-    with pytest.raises(OptionError, match="moves must not be empty"):
-        check_moves(())
+    assert check_edits(("sublayers", "drop")) == ("drop", "sublayers")
+    with pytest.raises(OptionError, match="unknown edit 'dropp'; did you mean drop"):
+        check_edits(("dropp",))
+    with pytest.raises(OptionError, match="edits must not be empty"):
+        check_edits(())
 
 
 LAYERS = 6
@@ -111,14 +111,14 @@ LAYERS = 6
 def reached(draw: st.DrawFn) -> Plan:
     plan = Plan.identity(LAYERS)
     for _ in range(draw(st.integers(0, 4))):
-        nearby = [*list_cheaper(plan, MOVES), *list_neighbors(plan, MOVES, LAYERS)]
+        nearby = [*list_cheaper(plan, EDITS), *list_neighbors(plan, EDITS, LAYERS)]
         plan = draw(st.sampled_from([each for each in nearby if len(each.steps()) < 12]))
     return plan
 
 
 @given(reached())
 def test_every_edit_returns_a_different_valid_plan(plan: Plan) -> None:
-    for each in {*list_cheaper(plan, MOVES), *list_neighbors(plan, MOVES, LAYERS)}:
+    for each in {*list_cheaper(plan, EDITS), *list_neighbors(plan, EDITS, LAYERS)}:
         each.check(LAYERS)
         assert each != plan
         assert Plan.parse(str(each)) == each or str(Plan.parse(str(each))) == str(each)
@@ -132,10 +132,10 @@ def test_unrolled_stages_run_the_same_steps(plan: Plan) -> None:
 def test_each_edit_returns_the_expected_plans() -> None:
     plan = Plan.parse("0-2")
     texts = {
-        move: [str(each) for each in [*list_cheaper(plan, [move]), *list_neighbors(plan, [move], 3)]] for move in MOVES
+        edit: [str(each) for each in [*list_cheaper(plan, [edit]), *list_neighbors(plan, [edit], 3)]] for edit in EDITS
     }
     assert texts["drop"] == ["1 2", "0 2", "0 1"]
-    assert texts["halves"][:2] == ["0.mlp 1 2", "0.attn 1 2"]
+    assert texts["sublayers"][:2] == ["0.mlp 1 2", "0.attn 1 2"]
     assert "0 1 1 2" in texts["repeat"]
     assert "0-2 0-2" in texts["repeat"]
     assert texts["damp"][:2] == ["(0):gain=0.25*2 1 2", "(0):gain=0.5*2 1 2"]
@@ -160,7 +160,7 @@ def test_layers_are_exchanged_between_models() -> None:
 
 
 def test_a_skipped_layer_is_restored_at_its_place() -> None:
-    back = {str(Plan(each)) for each in restore_layers(unroll(Plan.parse("0 3.mlp 4")), 5, halves=True)}
+    back = {str(Plan(each)) for each in restore_layers(unroll(Plan.parse("0 3.mlp 4")), 5, sublayers=True)}
     assert back == {
         "0 1 3.mlp 4",
         "0 1.attn 3.mlp 4",
@@ -250,8 +250,8 @@ def total_bytes(plan: Plan) -> float:
     return 100 + sum(BITS[source] for _, source in {(step.layer, step.source) for step in plan.steps()})
 
 
-def bits_space(depth: int, bits: float, moves: tuple[Move, ...] = ("bits",)) -> Space:
-    return Space(depth, moves, total_bytes, 100 + depth * bits)
+def bits_space(depth: int, bits: float, edits: tuple[Edit, ...] = ("bits",)) -> Space:
+    return Space(depth, edits, total_bytes, 100 + depth * bits)
 
 
 def every(depth: int) -> list[Plan]:
@@ -261,8 +261,8 @@ def every(depth: int) -> list[Plan]:
 @st.composite
 def allocations(draw: st.DrawFn) -> Allocations:
     depth = draw(st.integers(2, 3))
-    moves: tuple[Move, ...] = draw(st.sampled_from([("bits",), ("drop", "bits")]))
-    own = bits_space(depth, draw(st.sampled_from([4.5, 5.0, 6.5, 9.0, 17.0, 31.0])), moves)
+    edits: tuple[Edit, ...] = draw(st.sampled_from([("bits",), ("drop", "bits")]))
+    own = bits_space(depth, draw(st.sampled_from([4.5, 5.0, 6.5, 9.0, 17.0, 31.0])), edits)
     rises: dict[tuple[int, Choice], float] = {}
     for layer in range(depth):
         for choice in list_choices(own, layer):

@@ -121,13 +121,13 @@ def test_layer_times_add_up_to_the_forward_pass(stack: Stack, phase: Phase, monk
 def test_one_shot_sets_skip_as_few_layers_as_the_limit_requires(stack: Stack, reading: EvalData) -> None:
     evaluator = GraphEvaluator(stack, [reading])
     effects = measure_skip_effects(evaluator, space(4))
-    arms = build_one_shot_plans(space(4), measure_turning(stack, [reading]), effects)
-    assert set(arms) == {"block_influence", "angular_distance", "sweep_effect", "deepest_keep_last"}
-    assert all(len(plan.steps()) == 4 for plan in arms.values())
-    assert arms["deepest_keep_last"] == Plan.parse("0-2 5")
+    controls = build_one_shot_plans(space(4), measure_turning(stack, [reading]), effects)
+    assert set(controls) == {"block_influence", "angular_distance", "sweep_effect", "deepest_keep_last"}
+    assert all(len(plan.steps()) == 4 for plan in controls.values())
+    assert controls["deepest_keep_last"] == Plan.parse("0-2 5")
     worst = sorted(effects, key=effects.__getitem__)[:2]
-    assert set(range(6)) - arms["sweep_effect"].layers() == set(worst)
-    gone = sorted(set(range(6)) - arms["angular_distance"].layers())
+    assert set(range(6)) - controls["sweep_effect"].layers() == set(worst)
+    gone = sorted(set(range(6)) - controls["angular_distance"].layers())
     assert gone[1] - gone[0] == 1
     assert len(draw_random_sets(space(4), 50, 0)) == 15
     assert draw_random_sets(space(4), 5, 1) == draw_random_sets(space(4), 5, 1) != draw_random_sets(space(4), 5, 2)
@@ -170,13 +170,13 @@ def test_the_selection_gap_is_the_difference_between_independent_texts() -> None
 
 def test_controls_are_compared_with_the_selected_plan_and_corrected_together() -> None:
     effect = {"0-3": 0.2, "1-4": 0.5, "2-5": 0.205, "0 2-4": 0.9, "0 1 4 5": 0.1}
-    arms = {name: Plan.parse(text) for name, text in {"a": "1-4", "b": "2-5", "c": "0-3", "d": "1-4"}.items()}
+    controls = {name: Plan.parse(text) for name, text in {"a": "1-4", "b": "2-5", "c": "0-3", "d": "1-4"}.items()}
     random = [Plan.parse("0 2-4"), Plan.parse("0 1 4 5")]
-    rows = compare_controls(losses(effect), Plan.parse("0-3"), arms, random, "report", seed=0)
-    above = {row.arm: row for row in rows if row.metric == "above_chosen"}
+    rows = compare_controls(losses(effect), Plan.parse("0-3"), controls, random, "report", seed=0)
+    above = {row.variant: row for row in rows if row.metric == "above_chosen"}
     assert set(above) == {"a", "b", "d", "random"}  # c chose the same plan
     assert above["a"].p_adjusted < 0.05
-    assert replace(above["a"], arm="d") == above["d"]
+    assert replace(above["a"], variant="d") == above["d"]
     assert above["b"].p_adjusted > 0.05
     assert above["random"].value == pytest.approx(0.3, abs=0.05)
     (better,) = (row for row in rows if row.metric == "better")

@@ -115,7 +115,7 @@ def test_parallel_branches_are_two(ids: torch.Tensor) -> None:
         BertForMaskedLM(BertConfig(**SMALL)).eval(),
         MambaForCausalLM(MambaConfig(vocab_size=97, hidden_size=32, num_hidden_layers=4, state_size=4)).eval(),
     ],
-    ids=["normalises after adding", "one branch"],
+    ids=["normalizes after adding", "one branch"],
 )
 def test_unsplittable_layers_are_refused_by_number(model: torch.nn.Module, ids: torch.Tensor) -> None:
     with pytest.raises(UnsupportedModelError, match=r"cannot be split into attn and mlp: in layer 0"):

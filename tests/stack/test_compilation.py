@@ -125,7 +125,7 @@ def test_one_graph_serves_all_layers_of_elc_and_both_lengths(variant: str, graph
                 for each in (batch, unmasked):
                     output = model(**each)
                     output.loss.backward()
-                    # The head is not compiled, and projects what is labelled alone.
+                    # The head is not compiled, and projects what is labeled alone.
                     assert output.logits.shape == ((batch["labels"] >= 0).sum(), VOCABULARY)
     assert graphs.frame_count == 1
 

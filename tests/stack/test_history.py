@@ -56,7 +56,7 @@ class MixingEncoder(nn.Module):
 class MixingModel(nn.Module):
     main_input_name = "input_ids"
 
-    def __init__(self, depth: int = 5, missing: Missing = "renormalise", mixes_output: bool = False) -> None:
+    def __init__(self, depth: int = 5, missing: Missing = "renormalize", mixes_output: bool = False) -> None:
         super().__init__()
         torch.manual_seed(7)
         self.config: Any = SimpleNamespace(vocab_size=VOCABULARY, num_hidden_layers=depth)
@@ -76,7 +76,7 @@ def inputs(seed: int = 3) -> dict[str, Tensor]:
 
 DEPTH = 5
 
-KINDS = [(missing, output) for missing in ("renormalise", "keep") for output in (False, True)]
+KINDS = [(missing, output) for missing in ("renormalize", "keep") for output in (False, True)]
 
 orders = st.lists(st.integers(0, DEPTH - 1), min_size=1, max_size=8).map(Plan.of)
 
@@ -95,7 +95,7 @@ def by_hand(model: MixingModel, plan: Plan, batch: dict[str, Tensor]) -> Tensor:
     def read(scalars: Tensor, missing: str) -> Tensor:
         weights = scalars.softmax(0)
         present = [source for source in left if source < len(weights)]
-        total = sum(weights[source] for source in present) if missing == "renormalise" else 1
+        total = sum(weights[source] for source in present) if missing == "renormalize" else 1
         return sum(weights[source] / total * left[source] for source in present)
 
     state = model.embedding(batch["input_ids"])
@@ -142,7 +142,7 @@ def test_a_walk_over_many_plans_gives_each_the_bits_of_running_it_alone(
 
 @pytest.mark.parametrize("output", [False, True])
 def test_a_part_of_the_rows_and_tokens_can_be_finished(output: bool) -> None:
-    stack, batch = stack_of("renormalise", output), inputs()
+    stack, batch = stack_of("renormalize", output), inputs()
     assert stack.head_by_token
     with torch.no_grad():
         captured = stack.capture(**batch)
@@ -154,7 +154,7 @@ def test_a_part_of_the_rows_and_tokens_can_be_finished(output: bool) -> None:
 
 
 def test_branches_and_halves_are_refused_with_the_reason() -> None:
-    stack = stack_of("renormalise", False)
+    stack = stack_of("renormalize", False)
     with pytest.raises(UnsupportedModelError, match="merge of parallel branches"), stack.under(Plan.parse("0 (1|2) 3")):
         pass
     for text, reason in (("0 (1|2) 3", "merge of parallel branches"), ("0 1.attn 2", "weighted sum of all earlier")):
@@ -163,7 +163,7 @@ def test_branches_and_halves_are_refused_with_the_reason() -> None:
 
 
 def test_a_state_from_elsewhere_is_refused_until_it_is_noted() -> None:
-    stack, batch = stack_of("renormalise", False), inputs()
+    stack, batch = stack_of("renormalize", False), inputs()
     with torch.no_grad():
         captured = stack.capture(**batch)
         before = stack.apply(0, captured.state, captured)
@@ -176,7 +176,7 @@ def test_a_state_from_elsewhere_is_refused_until_it_is_noted() -> None:
 
 
 def test_a_state_that_nobody_holds_is_let_go() -> None:
-    stack = stack_of("renormalise", False)
+    stack = stack_of("renormalize", False)
     with torch.no_grad():
         captured = stack.capture(**inputs())
         watched = [weakref.ref(state) for state in stack.states(Plan.parse("3 2 4"), captured)]
@@ -212,7 +212,7 @@ def test_a_layer_that_returns_its_state_untouched_is_a_source_all_the_same() -> 
 
 
 def test_what_an_intervention_makes_of_a_state_stands_for_the_layer() -> None:
-    stack, batch = stack_of("renormalise", True), inputs()
+    stack, batch = stack_of("renormalize", True), inputs()
     with torch.no_grad():
         captured = stack.capture(**batch)
         before = stack.apply(0, captured.state, captured)

@@ -155,13 +155,13 @@ def walked(visits: list[int]) -> tuple[DepthHistory, dict[int, Tensor]]:
 visits = st.lists(st.integers(0, DEPTH - 1), max_size=12)
 
 
-@given(visits, st.integers(0, DEPTH), st.sampled_from(["renormalise", "keep"]))
+@given(visits, st.integers(0, DEPTH), st.sampled_from(["renormalize", "keep"]))
 @settings(deadline=None)
 def test_a_reader_reads_what_is_present_among_its_sources(order: list[int], reader: int, missing: str) -> None:
     record, left = walked(order)
     weights = torch.linspace(1, 2, reader + 1, dtype=torch.float64).softmax(0)
     present = [source for source in range(reader + 1) if source in left]
-    total = sum(float(weights[source]) for source in present) if missing == "renormalise" else 1.0
+    total = sum(float(weights[source]) for source in present) if missing == "renormalize" else 1.0
     expected = sum(float(weights[source]) / total * left[source] for source in present)
     torch.testing.assert_close(record.read(weights, missing), expected)  # type: ignore[arg-type]
 
@@ -169,11 +169,11 @@ def test_a_reader_reads_what_is_present_among_its_sources(order: list[int], read
 def test_missing_sources_change_no_sum_of_weights() -> None:
     record, _ = walked([0, 1])
     weights = torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64)
-    assert torch.equal(record.read(weights, "renormalise"), record.read(weights, "keep"))
+    assert torch.equal(record.read(weights, "renormalize"), record.read(weights, "keep"))
 
     record = DepthHistory.of(state(1.0)).then(1, state(1.0))
     weights = torch.tensor([1.0, 1.5, 1.0], dtype=torch.float64)
-    torch.testing.assert_close(record.read(weights, "renormalise"), state(3.5))
+    torch.testing.assert_close(record.read(weights, "renormalize"), state(3.5))
     torch.testing.assert_close(record.read(weights, "keep"), state(2.0))
 
 
@@ -187,7 +187,7 @@ def test_a_missing_sources_weight_falls_to_the_state_before_it(order: list[int],
     torch.testing.assert_close(record.read(weights, "inherit"), expected)
 
 
-@pytest.mark.parametrize("missing", ["renormalise", "keep", "inherit"])
+@pytest.mark.parametrize("missing", ["renormalize", "keep", "inherit"])
 def test_reading_with_a_source_missing_is_differentiable_in_all_weights_that_matter(missing: str) -> None:
     embedding, other = (torch.randn(2, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
     scalars = torch.randn(4, dtype=torch.float64, requires_grad=True)

@@ -24,7 +24,7 @@ from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.executors.capture import Merger
 from layerwise.stack.inputs import main_tensor
 from layerwise.stack.quantization import quantization_method
-from layerwise.stack.weights import apply_with, layer_weights, random_twin
+from layerwise.stack.weights import apply_with, layer_weights, make_random_init
 from measure.interventions.test_sweep_pieces import text
 from stack.test_stack import Mixer
 
@@ -153,7 +153,7 @@ def _differentiate(stack: Stack) -> None:
         pass
 
 
-NEED_ALL: tuple[Callable[[Stack], Any], ...] = (lambda stack: random_twin(stack, 0),)
+NEED_ALL: tuple[Callable[[Stack], Any], ...] = (lambda stack: make_random_init(stack, 0),)
 NEED_NUMBERS: tuple[Callable[[Stack], Any], ...] = (lambda stack: deltas(stack, seed=0), open_base, _differentiate)
 
 
@@ -232,14 +232,16 @@ def test_a_layer_runs_with_given_weights_which_are_not_copied(llama: LlamaForCau
     assert layer_weights(stack, 2)["self_attn.q_proj.weight"].data_ptr() == own.data_ptr()
 
 
-def test_a_twin_is_another_draw_of_the_same_model(llama: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_random_init_is_another_draw_of_the_same_model(
+    llama: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stack = load(llama)
     state = torch.random.get_rng_state()
     seeded: list[int] = []
     for accelerator in (torch.cuda, torch.xpu, torch.mps):
         monkeypatch.setattr(accelerator, "manual_seed_all", seeded.append, raising=False)
         monkeypatch.setattr(accelerator, "manual_seed", seeded.append)
-    first, again, other = random_twin(stack, 3), random_twin(stack, 3), random_twin(stack, 4)
+    first, again, other = make_random_init(stack, 3), make_random_init(stack, 3), make_random_init(stack, 4)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert seeded == []
     assert weight_hash(first.model) == weight_hash(again.model)
@@ -249,9 +251,9 @@ def test_a_twin_is_another_draw_of_the_same_model(llama: LlamaForCausalLM, monke
     assert shapes[0] == shapes[1]
 
 
-def test_models_that_cannot_be_drawn_again_have_no_twin(llama: LlamaForCausalLM) -> None:
+def test_models_that_cannot_be_drawn_again_have_no_random_init(llama: LlamaForCausalLM) -> None:
     with pytest.raises(UnsupportedModelError, match="Mixer is not a transformers model"):
-        random_twin(load(Mixer(), layers="encoder.blocks"), 0)
+        make_random_init(load(Mixer(), layers="encoder.blocks"), 0)
 
     llama.model.layers[2].mlp.gate_proj = nn.Linear(32, 96, bias=False)
     llama.model.layers[2].mlp.up_proj = nn.Linear(32, 96, bias=False)
@@ -259,4 +261,4 @@ def test_models_that_cannot_be_drawn_again_have_no_twin(llama: LlamaForCausalLM)
     with pytest.raises(
         UnsupportedModelError, match="LlamaForCausalLM has weights whose shapes differ from its configuration"
     ):
-        random_twin(load(llama), 0)
+        make_random_init(load(llama), 0)

@@ -105,7 +105,7 @@ def _healing(run: Path) -> None:
         batch_size=4,
         max_length=24,
         learning_rates=(1e-3, 2e-3),
-        controls=("whole",),
+        controls=("identity",),
         run=run,
         **SILENT,
     )

@@ -22,7 +22,7 @@ from layerwise.runner.reporter import Silent
 from layerwise.stack import load
 from layerwise.studies.sweep import cluster
 from studies.describing import describe_call
-from studies.neighbours import Neighbours
+from studies.neighbors import Neighbors
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 
@@ -34,10 +34,10 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture
-def neighbours(monkeypatch: pytest.MonkeyPatch) -> type[Neighbours]:
-    monkeypatch.setattr(cluster, "RayTasks", Neighbours)
-    Neighbours.opened = 0
-    return Neighbours
+def neighbors(monkeypatch: pytest.MonkeyPatch) -> type[Neighbors]:
+    monkeypatch.setattr(cluster, "RayTasks", Neighbors)
+    Neighbors.opened = 0
+    return Neighbors
 
 
 def rows(folder: Path, *, timed: tuple[str, ...] = ("run",)) -> tuple[list[Loss], list[Score]]:
@@ -61,11 +61,11 @@ def with_one_thread(model: Any, text: Any, **options: Any) -> None:
         torch.set_num_threads(before)
 
 
-def test_a_sweep(model: Path, texts: Path, tmp_path: Path, neighbours: type[Neighbours]) -> None:
+def test_a_sweep(model: Path, texts: Path, tmp_path: Path, neighbors: type[Neighbors]) -> None:
     options: dict[str, Any] = {"families": ("leave_one_out",), "batch_tokens": 400, "similarity": False}
     alone, spread = both(tmp_path, model, texts, **options)
     assert rows(alone) == rows(spread)
-    assert neighbours.opened == 1
+    assert neighbors.opened == 1
     # One process of one thread can resume the run, and has nothing left to do.
     with_one_thread(model, texts, run=spread, **options)
     assert rows(alone) == rows(spread)
@@ -80,7 +80,7 @@ def test_a_sweep_that_is_complete_starts_no_worker(
     layerwise.sweep(model, texts, ray="local", reporter=Silent(), **options)
 
 
-def test_what_was_opened_in_python(tmp_path: Path, neighbours: type[Neighbours]) -> None:
+def test_what_was_opened_in_python(tmp_path: Path, neighbors: type[Neighbors]) -> None:
     stack = load(tiny_llama(4, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
     documents = tuple(Document(f"{number}", f"text {number}: sphinx of black quartz") for number in range(9))
     corpus = Corpus("texts", documents)
@@ -90,11 +90,11 @@ def test_what_was_opened_in_python(tmp_path: Path, neighbours: type[Neighbours])
     )
     with_one_thread(stack, corpus, run=tmp_path / "alone", **options)
     assert rows(result.folder) == rows(tmp_path / "alone")
-    assert neighbours.carried_out
+    assert neighbors.carried_out
 
 
 def test_a_worker_with_other_weights_is_refused(
-    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, neighbours: type[Neighbours]
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, neighbors: type[Neighbors]
 ) -> None:
     model = save_llama(tmp_path / "model")
     opening = cluster.open_model

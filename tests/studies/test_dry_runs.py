@@ -64,7 +64,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "documents").mkdir()
     save_documents(folder / "documents")
     for seed, name in enumerate(("one", "two")):
-        trained_vit.save_vit(folder / name, seed, "arm", data=digits().digest)
+        trained_vit.save_vit(folder / name, seed, "variant", data=digits().digest)
     return folder
 
 

@@ -36,16 +36,16 @@ class Openings:
     def __init__(self) -> None:
         self.count = 0
 
-    def examinee(self, arm: str, number: int, seed: int) -> EvaluatedModel:
+    def examinee(self, variant: str, number: int, seed: int) -> EvaluatedModel:
         def open_model() -> Opened:
             self.count += 1
             tokenizer = character_tokenizer()
             return tiny_llama(1, vocabulary=len(tokenizer), seed=seed), tokenizer
 
-        return EvaluatedModel(arm, number, open_model)
+        return EvaluatedModel(variant, number, open_model)
 
 
-def test_every_model_on_every_suite_and_the_arms(run: Run) -> None:
+def test_every_model_on_every_suite_and_the_variants(run: Run) -> None:
     openings = Openings()
     examinees = [openings.examinee("elc", 0, 0), openings.examinee("elc", 1, 1)]
     evaluate_models(examinees, [PAIRS, OTHER], ScoringOptions(), run)

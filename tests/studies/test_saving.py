@@ -65,7 +65,7 @@ def test_plans_that_no_checkpoint_can_store_are_rejected(model: Path, tmp_path: 
 def test_layers_trained_with_a_position_encoding_are_rejected(tmp_path: Path) -> None:
     options = ("--plan", "0-1", "--output", tmp_path / "m")
     told = save_vit(tmp_path / "told", 0, None)
-    TrainingRecord("arm", 0, "b", "d", "digits", {"variant": "position"}, 1, 1.0, 1, 1.0, 1).write(told)
+    TrainingRecord("variant", 0, "b", "d", "digits", {"variant": "position"}, 1, 1.0, 1, 1.0, 1).write(told)
     assert "trained with a position encoding" in refused("save", told, *options)
     assert not (tmp_path / "m").exists()
 
@@ -73,14 +73,14 @@ def test_layers_trained_with_a_position_encoding_are_rejected(tmp_path: Path) ->
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     home = tmp_path_factory.mktemp("trained")
-    one, two = (save_vit(home / str(seed), seed, "arm") for seed in (0, 1))
+    one, two = (save_vit(home / str(seed), seed, "variant") for seed in (0, 1))
     return one, two
 
 
 def test_layers_of_two_models_are_merged(trained: tuple[Path, Path], tmp_path: Path) -> None:
     ended = layerwise("save", *trained, "--output", tmp_path / "m", "--plan", "a:0 b:1*2")
     assert ended.code == 0, ended.err
-    assert f"arm:\n  a  {trained[0]}\n  b  {trained[1]}" in ended.err
+    assert f"variant:\n  a  {trained[0]}\n  b  {trained[1]}" in ended.err
     assert f"{tmp_path / 'm'}: 3 layers" in ended.out
     assert "1 of its layers is a copy" in ended.out
     merged, source = (AutoModelForImageClassification.from_pretrained(path) for path in (tmp_path / "m", trained[1]))
@@ -91,11 +91,11 @@ def test_layers_of_two_models_are_merged(trained: tuple[Path, Path], tmp_path: P
 
 def test_incompatible_models_are_rejected(trained: tuple[Path, Path], tmp_path: Path) -> None:
     written = ("--output", tmp_path / "m", "--plan", "a:0 b:1")
-    deeper = save_vit(tmp_path / "deeper", 2, "arm", depth=4)
+    deeper = save_vit(tmp_path / "deeper", 2, "variant", depth=4)
     assert "the number of layers is 4, not 3" in refused("save", trained[0], deeper, *written)
-    unlike = save_vit(tmp_path / "unlike", 2, "another-arm")
-    assert "--arm arm or --arm another-arm" in refused("save", trained[0], unlike, *written)
-    stranger = save_vit(tmp_path / "stranger", 2, "arm", base="another")
+    unlike = save_vit(tmp_path / "unlike", 2, "another-variant")
+    assert "--variant variant or --variant another-variant" in refused("save", trained[0], unlike, *written)
+    stranger = save_vit(tmp_path / "stranger", 2, "variant", base="another")
     assert "were trained from different base models" in refused("save", trained[0], stranger, *written)
     assert not (tmp_path / "m").exists()
 

@@ -28,7 +28,7 @@ from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
 from layerwise.train.measured import MeasuredTrainer
 from layerwise.train.methods import METHODS, Options, recipe
 from layerwise.train.pretrain.trainer import pretrain
-from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
+from layerwise.train.recipe import GrowthExtension, Recipe, Settings, grown
 from layerwise.train.training import Base, train
 from train.pretraining_text import RECIPE, TEXT, TOKENIZER
 from train.tiny_models import tiny_digits, tiny_llama, tiny_text, tiny_vit
@@ -151,7 +151,7 @@ def of_text(made: Recipe, longest: int = 6) -> Kind:
 
 
 def grows(schedule: GrowthSchedule) -> Kind:
-    variant = GrowthVariant(schedule, 2 * STEPS, ModelCost((3.0,) * DEPTH, embedding=0.0, head=1.0))
+    variant = GrowthExtension(schedule, 2 * STEPS, ModelCost((3.0,) * DEPTH, embedding=0.0, head=1.0))
     return of_text(grown(replace(SETTINGS, schedule="cosine", weight_decay=0.1, evals=6), variant))
 
 

@@ -32,7 +32,7 @@ def compare_training(sampler: str) -> None:
         fully_shard(block, mesh=mesh)
     fully_shard(sharded.model, mesh=mesh)
     draws = SeededSampler(SAMPLERS[sampler], DEPTH, 0)
-    optimisers = [torch.optim.SGD(stack.model.parameters(), lr=0.1) for stack in (whole, sharded)]
+    optimizers = [torch.optim.SGD(stack.model.parameters(), lr=0.1) for stack in (whole, sharded)]
     for step in range(PASSES):
         batch = splits.collate([splits.train[number] for number in range(4 * step, 4 * step + 4)])
         mine = {name: tensor[2 * rank : 2 * rank + 2] for name, tensor in batch.items()}
@@ -41,9 +41,9 @@ def compare_training(sampler: str) -> None:
         distributed.all_reduce(found)
         torch.testing.assert_close(found / 2, expected, rtol=1e-4, atol=1e-6)
         _compare(whole.model, sharded.model, str(draws.at(step)))
-        for optimiser in optimisers:
-            optimiser.step()
-            optimiser.zero_grad()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
 
 
 def _pass(stack: Stack, plan: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -64,7 +64,7 @@ def _compare(whole: Any, sharded: Any, plan: str) -> None:
             torch.testing.assert_close(other.full_tensor(), weight.grad, rtol=1e-3, atol=1e-6, msg=label)
 
 
-def optimiser(model: nn.Module) -> Lamb:
+def optimizer(model: nn.Module) -> Lamb:
     return Lamb(model.named_parameters(), learning_rate=0.1, betas=(0.9, 0.98), epsilon=1e-6, weight_decay=0.4)
 
 
@@ -80,11 +80,11 @@ def compare_lamb() -> None:
     whole = nn.Sequential(nn.Linear(7, 5), nn.LayerNorm(5), nn.Linear(5, 3))
     sharded: Any = copy.deepcopy(whole)
     fully_shard(sharded, mesh=init_device_mesh("cpu", (2,)))
-    of_whole, of_shards = optimiser(whole), optimiser(sharded)
+    of_whole, of_shards = optimizer(whole), optimizer(sharded)
     for step in range(PASSES):
         stepped(whole, of_whole, step)
         stepped(sharded, of_shards, step)
-    restored = optimiser(sharded)
+    restored = optimizer(sharded)
     set_optimizer_state_dict(sharded, restored, get_optimizer_state_dict(sharded, of_shards))
     for step in range(PASSES, 2 * PASSES):
         stepped(whole, of_whole, step)

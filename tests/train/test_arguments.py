@@ -76,7 +76,7 @@ def with_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def begun(run: Path, content: dict[str, object]) -> Path:
-    folder = run / "arm" / "seed-0"
+    folder = run / "variant" / "seed-0"
     write_config(folder, {"recipe": content, "seed": 0})
     return folder
 
@@ -98,7 +98,7 @@ def test_a_resumed_run_keeps_its_precision(tmp_path: Path, taken: precision.Prec
     assert resumed == taken
     again = {"recipe": replace(recipe, precision=resumed).to_json(), "seed": 0}
     assert existing_run(folder, again) is None
-    begun(tmp_path / "growth", Recipe("arm", Settings(precision=taken)).to_json())
+    begun(tmp_path / "growth", Recipe("variant", Settings(precision=taken)).to_json())
     assert resolve_precision(None, {}, device="auto", run=tmp_path / "growth") == taken
     assert resolve_precision(None, {}, device="auto", run=tmp_path / "nothing yet") == "bfloat16"
 

@@ -15,7 +15,7 @@ from layerwise.plan.schedule.cost import ModelCost
 from layerwise.stack import load
 from layerwise.train.methods import Options, recipe
 from layerwise.train.pretrain import trainer
-from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
+from layerwise.train.recipe import GrowthExtension, Recipe, Settings, grown
 from layerwise.train.training import Base, train
 from train.pretrain.test_pretraining import run
 from train.pretraining_text import RECIPE
@@ -31,7 +31,7 @@ GROWTH = GrowthSchedule(
     DEPTH,
     (Phase("core", 0.5, (1,), embedding=False, head=False, present=(0, 1)), Phase("all", 0.5, (0, 1, 2))),
 )
-GROWN = GrowthVariant(GROWTH, 6, ModelCost((3.0,) * DEPTH, embedding=0.0, head=1.0))
+GROWN = GrowthExtension(GROWTH, 6, ModelCost((3.0,) * DEPTH, embedding=0.0, head=1.0))
 
 
 def close(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -54,7 +54,7 @@ def trained(what: Recipe, folder: Path, *, compiled: bool) -> dict[str, Tensor]:
         pytest.param(recipe("layerdrop", Options(SETTINGS), DEPTH), 2, marks=pytest.mark.slow),
         pytest.param(grown(SETTINGS, GROWN), 5, marks=pytest.mark.slow),
     ],
-    ids=lambda what: getattr(what, "arm", None),
+    ids=lambda what: getattr(what, "variant", None),
 )
 def test_blocks_are_compiled_once_for_any_plan(
     what: Recipe, most: int, graphs: CompileCounterWithBackend, tmp_path: Path

@@ -161,9 +161,9 @@ ANOTHER: dict[str, tuple[Any, str]] = {
 def test_a_folder_with_a_different_training_is_rejected(finished: bool, name: str, tmp_path: Path) -> None:
     if finished:
         (tmp_path / MODEL).mkdir()
-        TrainingRecord(**ASKED, arm="a", data_name="n", steps=1, epochs=1, examples=1, seconds=1, best_step=1).write(
-            tmp_path / MODEL
-        )
+        TrainingRecord(
+            **ASKED, variant="a", data_name="n", steps=1, epochs=1, examples=1, seconds=1, best_step=1
+        ).write(tmp_path / MODEL)
     else:
         (tmp_path / CONFIG).write_text(json.dumps(ASKED))
 
@@ -172,7 +172,7 @@ def test_a_folder_with_a_different_training_is_rejected(finished: bool, name: st
 
     value, words = ANOTHER[name]
     with pytest.raises(TrainError, match=f"has a different training: {words}. Pass another --run"):
-        run_training(never, {**ASKED, name: value}, tmp_path, arm="a", data_name="n")
+        run_training(never, {**ASKED, name: value}, tmp_path, variant="a", data_name="n")
 
 
 def train_apart(folder: Path, kind: str) -> None:

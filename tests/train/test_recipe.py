@@ -20,31 +20,38 @@ from layerwise.train.methods import (
     PredictionOptions,
     recipe,
 )
-from layerwise.train.recipe import Recipe, Settings, Variant
+from layerwise.train.recipe import Recipe, Settings, TrainingExtension
 
 DEPTH = 12
 
 
 @pytest.mark.parametrize(
-    ("method", "training", "validation", "variant"),
+    ("method", "training", "validation", "extension"),
     [
-        ("baseline", Fixed(), Fixed(), Variant()),
-        ("sequential", Fixed(), Fixed(), Variant()),
-        ("layershuffle", Shuffle(), Shuffle(), Variant()),
+        ("baseline", Fixed(), Fixed(), TrainingExtension()),
+        ("sequential", Fixed(), Fixed(), TrainingExtension()),
+        ("layershuffle", Shuffle(), Shuffle(), TrainingExtension()),
         ("layershuffle-position", Shuffle(), Shuffle(), PositionOptions()),
         ("layershuffle-predict", Shuffle(), Shuffle(), PredictionOptions()),
-        ("layerdrop", Drop(0.2), Fixed(), Variant()),
-        ("layerdrop-scratch", Drop(0.2), Fixed(), Variant()),
-        ("layershuffle-layerdrop", Drop(0.2, of=Shuffle()), Shuffle(), Variant()),
-        ("failout", Failout(((0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11)), 0.2), Fixed(), Variant()),
+        ("layerdrop", Drop(0.2), Fixed(), TrainingExtension()),
+        ("layerdrop-scratch", Drop(0.2), Fixed(), TrainingExtension()),
+        ("layershuffle-layerdrop", Drop(0.2, of=Shuffle()), Shuffle(), TrainingExtension()),
+        ("failout", Failout(((0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11)), 0.2), Fixed(), TrainingExtension()),
         ("wiring-softmax", Fixed(), Fixed(), LayerMixingOptions("softmax", "biased")),
         ("wiring-identity", Fixed(), Fixed(), LayerMixingOptions("free")),
-        ("retrained-3", Fixed(Plan.of((2, 6, 10))), Fixed(Plan.of((2, 6, 10))), Variant()),
+        ("retrained-3", Fixed(Plan.of((2, 6, 10))), Fixed(Plan.of((2, 6, 10))), TrainingExtension()),
     ],
 )
-def test_methods_match_their_papers(method: str, training: Sampler, validation: Sampler, variant: Variant) -> None:
+def test_methods_match_their_papers(
+    method: str, training: Sampler, validation: Sampler, extension: TrainingExtension
+) -> None:
     found = recipe(method, Options(Settings()), DEPTH)
-    assert (found.arm, found.sampler, found.validation, found.variant) == (method, training, validation, variant)
+    assert (found.variant, found.sampler, found.validation, found.extension) == (
+        method,
+        training,
+        validation,
+        extension,
+    )
     assert found.from_scratch == (method == "layerdrop-scratch")
 
 
@@ -69,10 +76,10 @@ GIVEN: dict[str, dict[str, Any]] = {
     "drop_rate": {"drop_rate": 0.5},
     "max_shift": {"max_shift": 2},
     "drop_sync": {"drop_sync": "per-rank"},
-    "position_table": {"variants": (PositionOptions(table="shared"),)},
-    "position_dropout": {"variants": (PositionOptions(dropout=0.1),)},
-    "prediction_loss": {"variants": (PredictionOptions(total="mean"),)},
-    "prediction_token": {"variants": (PredictionOptions(reads="mean"),)},
+    "position_table": {"extensions": (PositionOptions(table="shared"),)},
+    "position_dropout": {"extensions": (PositionOptions(dropout=0.1),)},
+    "prediction_loss": {"extensions": (PredictionOptions(total="mean"),)},
+    "prediction_token": {"extensions": (PredictionOptions(reads="mean"),)},
 }
 
 
@@ -139,7 +146,7 @@ def test_different_recipes_have_different_records() -> None:
     others = [
         replace(base, sampler=Shuffle(reach=2)),
         replace(base, validation=Fixed()),
-        replace(base, variant=PositionOptions()),
+        replace(base, extension=PositionOptions()),
         replace(base, ranks="per-rank"),
         replace(base, settings=replace(settings, learning_rate=2e-4)),
         replace(base, sampler=Drop(0.2, of=Shuffle())),

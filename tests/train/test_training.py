@@ -25,7 +25,7 @@ from layerwise.train.load_trained import open_trained
 from layerwise.train.measured import TimedCheckpoints
 from layerwise.train.methods import Options, recipe
 from layerwise.train.pretrain.curriculum import Batches, CurriculumPhase
-from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
+from layerwise.train.recipe import GrowthExtension, Recipe, Settings, grown
 from layerwise.train.sharding import check_sharding, with_units
 from layerwise.train.trainer import PlanTrainer, positions
 from layerwise.train.training import Base, train, trainer_of
@@ -202,9 +202,9 @@ def test_batch_sizes_that_do_not_divide_are_rejected(tmp_path: Path, monkeypatch
 
 
 def test_trained_models_are_found_by_variant_and_seed(tmp_path: Path) -> None:
-    for arm, seed in (("b", 10), ("b", 2), ("a", 0)):
-        (tmp_path / arm / f"seed-{seed}" / MODEL).mkdir(parents=True)
-        (tmp_path / arm / f"seed-{seed}" / MODEL / FILE).write_text("{}")
+    for variant, seed in (("b", 10), ("b", 2), ("a", 0)):
+        (tmp_path / variant / f"seed-{seed}" / MODEL).mkdir(parents=True)
+        (tmp_path / variant / f"seed-{seed}" / MODEL / FILE).write_text("{}")
     (tmp_path / "c" / "seed-0" / MODEL).mkdir(parents=True)
     found = [path.relative_to(tmp_path).parts[:2] for path in find_trained_models(tmp_path)]
     assert found == [("a", "seed-0"), ("b", "seed-2"), ("b", "seed-10")]
@@ -366,7 +366,7 @@ class Seen(TrainerCallback):
 
 
 def making(seen: Seen, steps: int) -> Any:
-    growth = GrowthVariant(SCHEDULE, steps, ModelCost((1.0,) * 3, 0.0, 1.0))
+    growth = GrowthExtension(SCHEDULE, steps, ModelCost((1.0,) * 3, 0.0, 1.0))
     recipe = grown(Settings(epochs=steps / 3, batch_size=8, evals=4), growth)
 
     def make(folder: Path, quiet: Any) -> Any:

@@ -60,7 +60,7 @@ def _by_hand(encoding: PositionEncoding, state: Tensor, layer: int, index: int, 
     return gelu(linear) + state
 
 
-@pytest.mark.parametrize("single_pass", [True, False], ids=["single pass", "twins"])
+@pytest.mark.parametrize("single_pass", [True, False], ids=["single pass", "two passes"])
 @pytest.mark.parametrize("text", first_fast(["2 0 2", "2 1", "0-2", "2 0 1", "1 1 1"], 2))
 @pytest.mark.parametrize("table", ["per-layer", "shared"])
 @torch.no_grad()
@@ -164,7 +164,7 @@ def _nats(logits: Tensor, position: int) -> Tensor:
     return (logits.exp().sum(1).log() - logits[:, position]).mean()
 
 
-@pytest.mark.parametrize("single_pass", [True, False], ids=["single pass", "twins"])
+@pytest.mark.parametrize("single_pass", [True, False], ids=["single pass", "two passes"])
 @pytest.mark.parametrize("text", first_fast(["2 0 1", "0-2", "2 0 2", "1 2"]))
 @pytest.mark.parametrize("total", ["sum", "mean"])
 @pytest.mark.parametrize("reads", ["first", "mean"])
@@ -246,7 +246,7 @@ def test_validation_includes_the_prediction_loss(tmp_path: Path) -> None:
     assert found == pytest.approx(task + asked.loss().item(), rel=1e-5)
 
 
-@pytest.mark.parametrize("single_pass", [True, False], ids=["single pass", "twins"])
+@pytest.mark.parametrize("single_pass", [True, False], ids=["single pass", "two passes"])
 def test_layers_of_another_model_predict_nothing(single_pass: bool) -> None:
     stacks = {}
     for seed, name in enumerate("ab"):
@@ -366,7 +366,7 @@ def test_identity_layer_weights_match_the_original_model(make: Callable[[], PreT
         torch.testing.assert_close(logits_of(model, inputs), skipped, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("single_pass", [True, False], ids=["single pass", "twins"])
+@pytest.mark.parametrize("single_pass", [True, False], ids=["single pass", "two passes"])
 @pytest.mark.parametrize("text", ["0-2", "0 2", "1 2", "2", "2 0 1", "0 1 1 2"])
 @KINDS
 @MODELS
@@ -436,7 +436,7 @@ def test_layer_weights_are_saved_and_loaded(method: str, tmp_path: Path) -> None
     wired = layer_mixing.of(opened.stack.model)
     assert isinstance(wired, LayerMixing)
     assert wired is opened.added
-    assert (wired.raw != LayerMixing(3, chosen.variant).raw).any()
+    assert (wired.raw != LayerMixing(3, chosen.extension).raw).any()
     assert saved_edges(model) == wired.edges()
     with pytest.raises(UnsupportedModelError, match="learned weights of what each layer reads"):
         load(model)

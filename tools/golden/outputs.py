@@ -68,8 +68,8 @@ def compared_outputs(runs: Sequence[tuple[str, ReportData]]) -> dict[str, str]:
     verdicts = _verdicts(
         (
             question,
-            *(f"in {row.against}: {row.metric}" for row in rows.where(arm=None)),
-            *(f"{row.arm}: {row.metric}" for row in rows.where(against=None)),
+            *(f"in {row.against}: {row.metric}" for row in rows.where(variant=None)),
+            *(f"{row.variant}: {row.metric}" for row in rows.where(against=None)),
         )
         for question, rows in data.rows.where(measure=CLAIM).by("claim").items()
     )

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 INDEX_NAMES = ("layer_idx", "layer_id", "layer_number", "layer_num")
-TWIN = re.compile(r"\.\d+_\d+\.")
+REPEATED = re.compile(r"\.\d+_\d+\.")
 
 
 class PlannedModel:
@@ -41,7 +41,7 @@ class PlannedModel:
         for slot, visit in enumerate(plan["visits"]):
             name = str(visit["layer"])
             visited[f"{name}_{slot}" if name in visited else name] = (
-                twin(own[visit["layer"]]) if name in visited else own[visit["layer"]]
+                copy_sharing_weights(own[visit["layer"]]) if name in visited else own[visit["layer"]]
             )
         for slot, (visit, block) in enumerate(zip(plan["visits"], visited.values(), strict=True)):
             for module in block.modules():
@@ -55,8 +55,8 @@ class PlannedModel:
             if visit.get("opens"):
                 self.supports_gradient_checkpointing = False
         blocks._modules, blocks.__class__ = visited, Visits
-        blocks.register_state_dict_post_hook(leave_out_twins)
-        blocks.register_load_state_dict_post_hook(lambda _, keys: forget_twins(keys.missing_keys))
+        blocks.register_state_dict_post_hook(omit_repeated_visits)
+        blocks.register_load_state_dict_post_hook(lambda _, keys: ignore_repeated_visits(keys.missing_keys))
         owner = self.get_submodule(path.rpartition(".")[0])
         vars(owner).update(plan["owner"])
         change(self.config, plan["config"])
@@ -84,7 +84,7 @@ class Visits(nn.ModuleList):
         return ((name.partition("_")[0], each) for name, each in self._modules.items())
 
 
-def twin(block: nn.Module) -> nn.Module:
+def copy_sharing_weights(block: nn.Module) -> nn.Module:
     shared = [*block.parameters(), *block.buffers(), *(getattr(each, "config", None) for each in block.modules())]
     made = copy.deepcopy(block, {id(each): each for each in shared})
     for module, other in zip(block.modules(), made.modules(), strict=True):
@@ -129,13 +129,13 @@ def hand_on(
     return (current, *output[1:]) if isinstance(output, tuple) else current
 
 
-def leave_out_twins(module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:
-    for name in [name for name in state if TWIN.search(name)]:
+def omit_repeated_visits(module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:
+    for name in [name for name in state if REPEATED.search(name)]:
         del state[name]
 
 
-def forget_twins(missing: list[str]) -> None:
-    missing[:] = [name for name in missing if not TWIN.search(name)]
+def ignore_repeated_visits(missing: list[str]) -> None:
+    missing[:] = [name for name in missing if not REPEATED.search(name)]
 
 
 def change(config: Any, values: dict[str, Any]) -> None:

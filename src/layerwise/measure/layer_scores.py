@@ -18,11 +18,11 @@ from layerwise.results.vocabulary import (
     NO_EFFECT,
     PREDICTABILITY,
     PROXIES,
-    RANDOM_TWIN,
+    RANDOM_INIT,
     RECOVERY,
     SHUFFLED_LAYERS,
     SKIPPING,
-    TWIN,
+    UNDAMAGED,
 )
 
 
@@ -83,11 +83,11 @@ LAYER_SCORES = (
     LayerScore(
         "recovery",
         "recovery (nat-steps)",
-        {"measure": RECOVERY, "metric": "area", "condition": "equal_damage", "arm": "layer"},
-        TWIN,
+        {"measure": RECOVERY, "metric": "area", "condition": "equal_damage", "variant": "layer"},
+        UNDAMAGED,
         alternatives=tuple(
-            {"condition": damage, "arm": trained}
-            for damage, trained in itertools.product(("equal_damage", "noise_50", "reinitialise"), ("layer", "model"))
+            {"condition": damage, "variant": trained}
+            for damage, trained in itertools.product(("equal_damage", "noise_50", "reinitialize"), ("layer", "model"))
         ),
     ),
     LayerScore(
@@ -97,16 +97,16 @@ LAYER_SCORES = (
         NO_EFFECT,
         is_signed=True,
     ),
-    _proxy("block_influence", "Block Influence", RANDOM_TWIN),
-    _proxy("angular", "angular distance", RANDOM_TWIN, metric="angular_distance", distance=1),
-    _proxy("gate_sensitivity", "gate sensitivity", RANDOM_TWIN),
+    _proxy("block_influence", "Block Influence", RANDOM_INIT),
+    _proxy("angular", "angular distance", RANDOM_INIT, metric="angular_distance", distance=1),
+    _proxy("gate_sensitivity", "gate sensitivity", RANDOM_INIT),
     _proxy("gate_gradient", "gate gradient", NO_EFFECT),
-    LayerScore("norm", "weight norm", {"measure": DELTAS, "metric": "norm"}, RANDOM_TWIN, is_compared=False),
+    LayerScore("norm", "weight norm", {"measure": DELTAS, "metric": "norm"}, RANDOM_INIT, is_compared=False),
     LayerScore(
         "effective_rank",
         "effective rank",
         {"measure": DELTAS, "metric": "effective_rank"},
-        RANDOM_TWIN,
+        RANDOM_INIT,
         is_compared=False,
     ),
 )

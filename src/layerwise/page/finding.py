@@ -221,17 +221,19 @@ def read_estimates(data: ReportData, claim: str, *metrics: str) -> tuple[Estimat
 
 def read_nulls(rows: Mapping[str, Score], metric: str) -> dict[str, Estimate]:
     """Return a metric of the variants trained in order, by name, where it has an interval."""
-    read = {name: Estimate.read_bounded(rows.get(f"{metric}@{arm}")) for arm, name in NULLS.items()}
+    read = {name: Estimate.read_bounded(rows.get(f"{metric}@{variant}")) for variant, name in NULLS.items()}
     return {name: estimate for name, estimate in read.items() if estimate is not None}
 
 
-def find_unfinished(data: ReportData, *arms: str) -> list[str]:
+def find_unfinished(data: ReportData, *variants: str) -> list[str]:
     """Return the training variants whose validation loss was still falling in some seed."""
-    return [arm for arm in arms if _is_falling(data, arm)]
+    return [variant for variant in variants if _is_falling(data, variant)]
 
 
-def _is_falling(data: ReportData, arm: str) -> bool:
-    rows = data.rows.where(measure=TRAINING, metric=VALIDATION_LOSS, arm=arm, step=PRESENT, share=None, kept=None)
+def _is_falling(data: ReportData, variant: str) -> bool:
+    rows = data.rows.where(
+        measure=TRAINING, metric=VALIDATION_LOSS, variant=variant, step=PRESENT, share=None, kept=None
+    )
     for group in rows.by("seed").values():
         losses = {row.step or 0: row.value for row in group}
         early = [loss for step, loss in losses.items() if step <= 0.75 * max(losses)]

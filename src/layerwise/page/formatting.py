@@ -220,14 +220,14 @@ def to_sentence(text: str) -> str:
 
 NULL_NAMES = {
     "no_effect": "no effect",
-    "random_twin": "randomly initialized model",
+    "random_init": "randomly initialized model",
     "shuffled": "shuffled layers",
     "shuffled_layers": "shuffled layers",
     "permuted_units": "permuted units",
     "independent": "independent layers",
     "same_norm_random": "random error of the same norm",
     "p_over_n": "p/n, expected for a fit to noise",
-    "twin": "undamaged model",
+    "undamaged": "undamaged model",
     "uniform": "uniform",
 }
 
@@ -235,7 +235,7 @@ NULL_NAMES = {
 def format_null(null: str) -> str:
     """Write a null as words.
 
-    >>> format_null("random_twin"), format_null("something_else")
+    >>> format_null("random_init"), format_null("something_else")
     ('randomly initialized model', 'something else')
     """
     return NULL_NAMES.get(null, label(null))
@@ -244,9 +244,9 @@ def format_null(null: str) -> str:
 STOPPED = "the run was interrupted or is still running. Resume it and write the report again."
 
 
-def make_variant_tiles(arms: Collection[str], seeds: Mapping[str, Collection[int]]) -> tuple[tuple[str, str], ...]:
-    most = max((len(seeds.get(arm, ())) for arm in arms), default=0)
-    return ((f"{len(arms):,}", "variants"), *(((f"{most:,}", "seeds"),) if most else ()))
+def make_variant_tiles(variants: Collection[str], seeds: Mapping[str, Collection[int]]) -> tuple[tuple[str, str], ...]:
+    most = max((len(seeds.get(variant, ())) for variant in variants), default=0)
+    return ((f"{len(variants):,}", "variants"), *(((f"{most:,}", "seeds"),) if most else ()))
 
 
 def describe_incomplete(*parts: tuple[Collection[str], str]) -> str | None:

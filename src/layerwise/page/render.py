@@ -159,7 +159,7 @@ def provenance(data: ReportData) -> Chapter:
 def _explained(data: ReportData) -> tuple[Sequence[str], list[tuple[str, str]]]:
     variant_names: Iterable[str] = ()
     if growth.is_growth(data):
-        about, variant_names = "growth", growth.arms(data)
+        about, variant_names = "growth", growth.list_schedules(data)
     elif "paired" in (kinds := {kind.name for kind in present_kinds(data)}):
         about = "paired"
     elif "timing" in kinds:

@@ -34,7 +34,7 @@
     return `rgba(${channels.join(",")},${parts[4]})`;
   }
 
-  // ---- square-root scale: sign(y) * sqrt(|y|), labelled in the real unit
+  // ---- square-root scale: sign(y) * sqrt(|y|), labeled in the real unit
   const bend = (value) => (value === null ? null : Math.sign(value) * Math.sqrt(Math.abs(value)));
 
   function bent(figure) {

@@ -47,20 +47,22 @@ def list_variants(data: ReportData) -> tuple[str, ...]:
         *vocab.FINE_TUNED,
         *list_suites(data),
     )
-    return sort_variants(arm for name in measures for arm in data.rows.where(measure=name, plan=None).axis("arm"))
+    return sort_variants(
+        variant for name in measures for variant in data.rows.where(measure=name, plan=None).axis("variant")
+    )
 
 
-def list_seeds(data: ReportData, arm: str) -> tuple[int, ...]:
-    return tuple(sorted(data.rows.where(arm=arm, seed=PRESENT, plan=None).axis("seed")))
+def list_seeds(data: ReportData, variant: str) -> tuple[int, ...]:
+    return tuple(sorted(data.rows.where(variant=variant, seed=PRESENT, plan=None).axis("seed")))
 
 
 def average_by_variant(rows: Iterable[Score]) -> Rows:
     cells: dict[tuple[object, ...], list[Score]] = {}
     for row in rows:
-        if row.arm is not None and row.tuning_seed is None:
+        if row.variant is not None and row.tuning_seed is None:
             cells.setdefault((row.measure, *replace(row, seed=None).key), []).append(row)
-    means = Rows(map(average_seeds, cells.values())).by("arm")
-    return Rows(chain.from_iterable(means[arm] for arm in sort_variants(means)))
+    means = Rows(map(average_seeds, cells.values())).by("variant")
+    return Rows(chain.from_iterable(means[variant] for variant in sort_variants(means)))
 
 
 def average_seeds(rows: Sequence[Score]) -> Score:
@@ -75,7 +77,7 @@ def add_ratios(rows: Iterable[Score], base: Mapping[str, Score]) -> Iterator[Sco
         yield row
         other = base.get(row.metric)
         if other is not None and other is not row and other.value > 0.0:
-            yield Score(row.measure, row.metric, row.value / other.value, arm=row.arm, against=RATIO)
+            yield Score(row.measure, row.metric, row.value / other.value, variant=row.variant, against=RATIO)
 
 
 def make_cost_columns(costs: Mapping[str, tuple[str, float]], ratio: Callable[[float], str]) -> tuple[Column, ...]:
@@ -93,7 +95,7 @@ def make_cost_columns(costs: Mapping[str, tuple[str, float]], ratio: Callable[[f
 
 def add_seeds(rows: Rows) -> Iterator[Score]:
     yield from average_by_variant(rows)
-    for group in rows.where(seed=PRESENT, tuning_seed=None).by("arm").values():
+    for group in rows.where(seed=PRESENT, tuning_seed=None).by("variant").values():
         if len(group) > 1:
             yield from group
 
@@ -108,7 +110,9 @@ def is_pretrained(data: ReportData) -> bool:
 
 def make_tiles(data: ReportData) -> Iterable[tuple[str, str]]:
     variants = list_variants(data)
-    return make_variant_tiles(variants, {arm: list_seeds(data, arm) for arm in variants}) if variants else ()
+    return (
+        make_variant_tiles(variants, {variant: list_seeds(data, variant) for variant in variants}) if variants else ()
+    )
 
 
 def list_task_metrics(data: ReportData) -> list[tuple[str, str, str]]:
@@ -125,4 +129,4 @@ def list_fine_tuned_scores(data: ReportData) -> Iterator[Score]:
 
 
 def _chances(rows: Rows) -> Iterator[Score]:
-    return (replace(row, arm=None, seed=None, tuning_seed=None) for row in rows.where(against=CHANCE)[:1])
+    return (replace(row, variant=None, seed=None, tuning_seed=None) for row in rows.where(against=CHANCE)[:1])

@@ -30,7 +30,7 @@ PERPLEXITIES = ("perplexity", "perplexity_change")
 DIFFERENCES = frozenset(
     {
         ("effect", "delta_nll"),
-        *(("ablation", name) for name in ("skip", "mean_ablate", "neighbour_copy", "neighbour_average", "random")),
+        *(("ablation", name) for name in ("skip", "mean_ablate", "neighbor_copy", "neighbor_average", "random")),
         ("predictability", "predicted_weight_loss"),
     }
 )

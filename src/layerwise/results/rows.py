@@ -61,7 +61,7 @@ class Score:
         claim: Published claim that a contrast tests.
         paper: Paper that states the claim.
         models: Number of models.
-        arm: Training variant, or model.
+        variant: Training variant, model, or control of a search.
         seed: Seed of one training or draw.
         tuning_seed: Seed of a fine-tuning of that model.
         plan: Text of the plan that ran.
@@ -91,7 +91,7 @@ class Score:
         warmup: Warm-up that was tried, as a share of the training.
         batch_size: Examples in a step.
         nodes: Number of nodes.
-        lost: Number of failed nodes.
+        failed: Number of failed nodes.
         node: Failed node, by its first layer.
         layout: How layers are placed on nodes.
         example: Number of the example.
@@ -102,8 +102,8 @@ class Score:
         section: Section of the run that a time or a count belongs to.
         against: What the value is compared with: another variant, or a null.
 
-    >>> Score("healing", "nll", 2.5, 2.4, 2.6, arm="lora", seed=1)
-    Score(measure='healing', metric='nll', value=2.5, low=2.4, high=2.6, arm='lora', seed=1)
+    >>> Score("healing", "nll", 2.5, 2.4, 2.6, variant="lora", seed=1)
+    Score(measure='healing', metric='nll', value=2.5, low=2.4, high=2.6, variant='lora', seed=1)
     """
 
     measure: str
@@ -121,7 +121,7 @@ class Score:
     claim: str | None = None
     paper: str | None = None
     models: Count | None = None
-    arm: str | None = None
+    variant: str | None = None
     seed: int | None = None
     tuning_seed: int | None = None
     plan: str | None = None
@@ -151,7 +151,7 @@ class Score:
     warmup: Finite | None = None
     batch_size: Count | None = None
     nodes: Count | None = None
-    lost: Count | None = None
+    failed: Count | None = None
     node: Count | None = None
     layout: str | None = None
     example: Count | None = None
@@ -194,8 +194,8 @@ def list_columns(kind: type) -> dict[str, tuple[type, bool]]:
 def describe_row(kind: type, cells: Mapping[str, object]) -> str:
     """Describe a row in a message by its non-empty columns.
 
-    >>> describe_row(Score, {"metric": "nll", "arm": "lora", "seed": 1, "task": "all"})
-    "the score 'nll' of arm 'lora', seed 1 (task 'all')"
+    >>> describe_row(Score, {"metric": "nll", "variant": "lora", "seed": 1, "task": "all"})
+    "the score 'nll' of variant 'lora', seed 1 (task 'all')"
     """
     short = {name: repr(cell if not isinstance(cell, str) else cell[:60]) for name, cell in cells.items()}
     if kind is Loss:

@@ -1,8 +1,8 @@
 """Rows by column: `where` filters, `axis` lists the values of a column, `one` finds a single row.
 
     rows = Rows(run.store.scores())
-    for arm in rows.where(measure="healing").axis("arm"):
-        loss = rows.one(measure="healing", metric="nll", arm=arm, seed=None, task="all")
+    for variant in rows.where(measure="healing").axis("variant"):
+        loss = rows.one(measure="healing", metric="nll", variant=variant, seed=None, task="all")
 
 None selects rows whose column is empty; columns that are not named can have any value.
 """
@@ -60,10 +60,10 @@ class Rows(Sequence[Score]):
         Raises:
             TypeError: If there is no such column.
 
-        >>> rows = Rows([Score("m", "nll", 1.0, arm="a"), Score("m", "nll", 2.0, arm="a", seed=0)])
-        >>> [row.value for row in rows.where(arm="a", seed=None)], len(rows.where(seed=PRESENT))
+        >>> rows = Rows([Score("m", "nll", 1.0, variant="a"), Score("m", "nll", 2.0, variant="a", seed=0)])
+        >>> [row.value for row in rows.where(variant="a", seed=None)], len(rows.where(seed=PRESENT))
         ([1.0], 1)
-        >>> len(rows.where(arm=("a", "b")))
+        >>> len(rows.where(variant=("a", "b")))
         2
         """
         for name in columns:

@@ -42,7 +42,7 @@ class TrainingRecord:
     all sessions and validation. `figures` are further numbers by name, such as pretraining tokens.
     """
 
-    arm: str
+    variant: str
     seed: int
     base: str
     data: str
@@ -72,13 +72,13 @@ class TrainingRecord:
         return to_dataclass(cls, read_json_file(path), str(path))
 
 
-def parse_refined_depth(arm: str) -> int | None:
+def parse_refined_depth(variant: str) -> int | None:
     """Return the number of layers that a variant was retrained for, or None.
 
     >>> parse_refined_depth("retrained-6"), parse_refined_depth("layershuffle")
     (6, None)
     """
-    match = re.fullmatch(rf"{RETRAINED}-(\d{{1,9}})", arm, re.ASCII)
+    match = re.fullmatch(rf"{RETRAINED}-(\d{{1,9}})", variant, re.ASCII)
     return None if match is None else int(match[1])
 
 

@@ -21,21 +21,22 @@ def resampling_unit(documents: int) -> Literal["document", "window"]:
 
 # Every kind of run
 
-ALL = "all"
+ALL, ORIGINAL = "all", "original"
+"""The whole text or benchmark, and the original model."""
 EQUAL_NATS = 0.005
 """Loss difference in nats/token below which losses count as equal: 0.5 % of perplexity."""
 
 # Nulls: what a value is compared with, in the column `against`
 
-NO_EFFECT, RANDOM_TWIN, SHUFFLED, SHUFFLED_LAYERS, PERMUTED_UNITS, INDEPENDENT = (
+NO_EFFECT, RANDOM_INIT, SHUFFLED, SHUFFLED_LAYERS, PERMUTED_UNITS, INDEPENDENT = (
     "no_effect",
-    "random_twin",
+    "random_init",
     "shuffled",
     "shuffled_layers",
     "permuted_units",
     "independent",
 )
-SAME_NORM_RANDOM, P_OVER_N, TWIN = "same_norm_random", "p_over_n", "twin"
+SAME_NORM_RANDOM, P_OVER_N, UNDAMAGED = "same_norm_random", "p_over_n", "undamaged"
 
 # Contrasts of a `claim`; if two kinds of tasks are compared, one is the `task` and the other in `against`
 
@@ -61,21 +62,27 @@ ABLATION, VERDICT, RACING, DELTAS, PREDICTABILITY, RECOVERY, MANIPULATION, PROXI
     "agreement",
 )
 """Measures of a diagnosis, in the order of the report."""
-DECISIONS = ("matters", "no_effect", "harmful", "unresolved")
+DECISIONS = ("matters", "no_effect", "harmful", "inconclusive")
 """Verdicts on a layer."""
 MARGIN = "margin"
 """Metric with the smallest effect that counts."""
 SKIPPING, DELTA_NLL, GATE = "skip", "delta_nll", "gate"
 
-# Trainings, by `arm` and `seed`
+# Trainings, by `variant` and `seed`
 
 TRAINING, TUNING = "training", "tuning"
 TRAIN_LOSS, VALIDATION_LOSS = "train_loss", "validation_loss"
 
-# Robustness: rows without an arm are about the model and the examples
+# Robustness: rows without a variant are about the model and the examples
 
 ROBUSTNESS, ORDERS, IDENTITY, CONTRIBUTION, NODES = "robustness", "orders", "identity", "contribution", "nodes"
-POSITION, BRANCHES, ATTENTION, WORTH, OUTPUT_LAYOUT = "position", "branches", "attention", "worth", "embedding"
+POSITION, BRANCHES, ATTENTION, POSITION_IMPORTANCE, OUTPUT_LAYOUT = (
+    "position",
+    "branches",
+    "attention",
+    "position_importance",
+    "embedding",
+)
 
 SEQUENTIAL, RANDOM_ORDER = "sequential", "random"
 BLOCKS, ROUND_ROBIN = "blocks", "round-robin"
@@ -83,18 +90,18 @@ BASELINE, UNIFORM_ATTENTION = "baseline", "uniform"
 SINGLE, SCATTERED = "single", "scattered"
 """References for the loss of nodes: the same layers one by one, and as many layers anywhere."""
 
-# Merging models of one `arm`: their layers are at random depths (`RANDOM_ORDER`) or at their own (`SEQUENTIAL`)
+# Merging models of one `variant`: their layers are at random depths (`RANDOM_ORDER`) or at their own (`SEQUENTIAL`)
 
 MERGING, MERGES = "merging", "merges"
 MEMBERS, BEST_MEMBER, ENSEMBLE, MERGED = "members", "best member", "ensemble", "merged"
-NODE_LOST, NODE_REPLACED = "node lost", "node replaced"
+NODE_FAILED, NODE_REPLACED = "node failed", "node replaced"
 
 # Times of passes: of each `plan`, in a setting (the phase, the batch and the context)
 
 TIME = "time"
 MILLISECONDS, RATIO = "ms", "ratio"
 
-# Healing: `arm` is a way of training, or one of the models below; the `task` of a `HEALING_TASK` is a benchmark
+# Healing: `variant` is a way of training, or one of the models below; the `task` of a `HEALING_TASK` is a benchmark
 
 HEALING, HEALING_CONTRAST, HEALING_WINDOW, HEALING_TASK, HEALING_RATE, HEALING_COST = (
     "healing",
@@ -104,7 +111,7 @@ HEALING, HEALING_CONTRAST, HEALING_WINDOW, HEALING_TASK, HEALING_RATE, HEALING_C
     "healing_rate",
     "healing_cost",
 )
-UNTOUCHED, PRUNED, WHOLE, RANDOM, SKIP = "untouched", "pruned", "whole", "random", "skip-"
+PRUNED, IDENTITY_CONTROL, RANDOM, SKIP = "pruned", "identity", "random", "skip-"
 BEFORE, HEALED = "before", "healed"
 """Conditions: before and after training."""
 
@@ -117,15 +124,15 @@ DELTA, NLL, EXACT = "delta_nll", "nll", "exact_match"
 LOOPED, GAINED, LOOP_COUNT = "looped", "gain_sweep", "loop_count"
 """Families of parallel layers whose strategies are numbers: loop counts and gains."""
 
-# A search: `task` is a part of the text, `arm` what is compared with the selected plan
+# A search: `task` is a part of the text, `variant` the control that the chosen plan is compared with
 
 SEARCH, SEARCH_ROUND, LATENCY = "search", "search_round", "latency"
-CHOSEN, PRICE, FRONT, ARM, BEST_CHANGE = "chosen", "price", "front", "arm", "best_change"
+CHOSEN, COST, FRONT, CONTROL_PLAN, BEST_CHANGE = "chosen", "cost", "front", "control_plan", "best_change"
 AGAIN, GAP, ABOVE_CHOSEN, BETTER = "again", "gap", "above_chosen", "better"
 REPORT, SECOND = "report", "second"
 REST = "rest"
 
-# Models that were pre-trained, evaluated, fine-tuned and cut: `arm` is a wiring or a model, `seed` one training of it
+# Models that were pretrained, evaluated, fine-tuned and cut: `variant` is a wiring or a model, `seed` one training
 
 MASKED_LM, ALPHA, SEED_AGREEMENT, UNIFORMITY, STABILITY = (
     "masked_lm",
@@ -134,8 +141,8 @@ MASKED_LM, ALPHA, SEED_AGREEMENT, UNIFORMITY, STABILITY = (
     "uniformity",
     "stability",
 )
-EDGES, ORIGINAL = "edges", "original"
-"""Minimal pairs without the edges in `condition`, and the original model."""
+EDGES = "edges"
+"""Minimal pairs without the edges in `condition`."""
 
 OUTPUT = "output"
 """Part that reads the output of the model; it has no layer."""
@@ -162,7 +169,7 @@ AMBIGUOUS = tuple(f"ambiguous {linguistic}_{surface}" for linguistic in _LINGUIS
 
 PHENOMENON, PARADIGM = "phenomenon", "paradigm"
 
-NORMALISED = "normalised"
+NORMALIZED = "normalized"
 """Condition of a fine-tuned score on the scale from chance (0) to the original model (1)."""
 
 CHANCE, SHUFFLED = "chance", "shuffled"
@@ -174,7 +181,7 @@ BEYOND_START, BEYOND_DISTANCE = "beyond the start", "beyond distance"
 BACKBONE, LAYER_WEIGHTS = "ltg", "elc"
 """Variants without layer weights and with those of the paper."""
 
-# Trainings in phases: `arm` is a schedule
+# Trainings in phases: `variant` is a schedule
 
 SCHEDULE, ACCOUNTING, HELD_OUT, RATES, NULL, GROWTH, IMPORTANCE = (
     "schedule",
@@ -187,7 +194,7 @@ SCHEDULE, ACCOUNTING, HELD_OUT, RATES, NULL, GROWTH, IMPORTANCE = (
 )
 SHARE, PREDICTED, MEASURED = "share", "predicted", "measured"
 EMBEDDING_PART, HEAD_PART = "embedding", "head"
-TOKEN_PAIRS, SINGLE_TOKENS = "token pairs", "single tokens"
+BIGRAMS, UNIGRAMS = "bigrams", "unigrams"
 """Null variants: token statistics of the training text."""
 
 UNIFORM_TRAINING = "uniform"
@@ -201,15 +208,15 @@ SAVING, SAVING_AT_MOST, SAVING_AT_LEAST = "saving", "saving_at_most", "saving_at
 LOSS_RATIO, TIME_SAVED = "loss_ratio", "time_saved"
 NEVER, SOONER = "never", "sooner"
 
-# Comparisons of runs: `arm` is the model of each
+# Comparisons of runs: `variant` is the model of each
 
 MODEL, CURVE, SCORE_CURVE, LAYER = "model", "curve", "score_curve", "layer"
 COINCIDENCE = "coincidence"
-"""Maximum difference of the curves of `arm` and `against`, and whether they coincide."""
+"""Maximum difference of the curves of `variant` and `against`, and whether they coincide."""
 CLAIM, EVERY, ANY = "claim", "every model", "any model"
 """Verdicts on a claim: the value is 1 if it holds after correction over models, -1 if it does not, otherwise 0."""
 
-# Evaluations of lm-eval, document by document: scores of `arm`, differences to the baseline (`against`), and verdicts
+# Evaluations of lm-eval by document: scores of `variant`, differences to the baseline (`against`), and verdicts
 
 EVALUATED, PAIRED, TOLERANCE, NEEDED, EXCEEDED, KEPT = (
     "evaluated",
@@ -219,5 +226,5 @@ EVALUATED, PAIRED, TOLERANCE, NEEDED, EXCEEDED, KEPT = (
     "exceeded",
     "kept",
 )
-WORSE, ALIKE, UNRESOLVED = "worse", "alike", "inconclusive"
-PAIRED_DECISIONS = (WORSE, BETTER, ALIKE, UNRESOLVED)
+WORSE, ALIKE, INCONCLUSIVE = "worse", "alike", "inconclusive"
+PAIRED_DECISIONS = (WORSE, BETTER, ALIKE, INCONCLUSIVE)

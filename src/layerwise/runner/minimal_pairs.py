@@ -44,12 +44,12 @@ class ScoringOptions:
 class EvaluatedModel:
     """A model to evaluate; `open` loads it and its tokenizer."""
 
-    arm: str
+    variant: str
     seed: int
     open: Callable[[], Opened]
 
     def has(self, row: Score) -> bool:
-        return (row.arm, row.seed) == (self.arm, self.seed)
+        return (row.variant, row.seed) == (self.variant, self.seed)
 
 
 def evaluate_models(
@@ -120,7 +120,7 @@ def _evaluate_model(
     rows = [row for row in stored if model.has(row) and row.kind == PARADIGM]
     done = {row.task for row in rows}
     scorer, paradigms = SentenceScorer.from_model(*opened), pairs.paradigms()
-    identity: dict[str, Any] = {"arm": model.arm, "seed": model.seed}
+    identity: dict[str, Any] = {"variant": model.variant, "seed": model.seed}
     release_freed()
     for number, (name, members) in enumerate(paradigms.items()):
         if name in done:
@@ -128,7 +128,7 @@ def _evaluate_model(
 
         def report_progress(share: float, name: str = name, number: int = number) -> None:
             if progress is not None:
-                label = f"{model.arm}/{model.seed} {pairs.suite}: {name}"
+                label = f"{model.variant}/{model.seed} {pairs.suite}: {name}"
                 progress(label, (number + share) / len(paradigms))
 
         how: dict[str, Any] = {"temperature": options.temperature, "too_long": options.too_long}
@@ -145,11 +145,11 @@ def _evaluate_model(
 def format_pairs(run: Run, pairs: PairSet) -> str:
     lines = [f"{pairs.suite} ({pairs.origin}; chance {CHANCE}):"]
     rows = Rows(run.store.scores(pairs.suite, task=ALL)).where(seed=None)
-    coverage, single_tokens = (rows.where(metric=metric).along("arm") for metric in ("coverage", "whole_words"))
-    for arm, row in rows.where(metric="accuracy").along("arm").items():
+    coverage, single_tokens = (rows.where(metric=metric).along("variant") for metric in ("coverage", "whole_words"))
+    for variant, row in rows.where(metric="accuracy").along("variant").items():
         if row.low is not None and row.high is not None:
             lines.append(
-                f"  {arm:24} {row.value:.3f} [{row.low:.3f}, {row.high:.3f}]   "
-                f"{coverage[arm].value:.1%} of words known, {single_tokens[arm].value:.1%} as one token"
+                f"  {variant:24} {row.value:.3f} [{row.low:.3f}, {row.high:.3f}]   "
+                f"{coverage[variant].value:.1%} of words known, {single_tokens[variant].value:.1%} as one token"
             )
     return "\n".join(lines)

@@ -227,7 +227,7 @@ class SearchResult(Result):
         """
         rows = Rows(self.rows).where(measure=vocab.SEARCH)
         of_unit = rows.where(unit=rows.where(metric=vocab.CHOSEN).axis("unit"))
-        prices = of_unit.where(metric=vocab.PRICE).along("plan")
+        prices = of_unit.where(metric=vocab.COST).along("plan")
         fresh = rows.where(metric=vocab.DELTA, task=vocab.REPORT).along("plan")
         points = [
             FrontPoint(Plan.parse(plan), prices[plan].value, fresh[plan].value if plan in fresh else 0.0)

@@ -25,14 +25,14 @@ UNTRAINED = "models"
 
 @dataclass(frozen=True, slots=True)
 class SourceModel:
-    arm: str
+    variant: str
     location: str
     record: TrainingRecord | None
 
     @property
     def added(self) -> str | None:
         """Return what its layers were trained with that no other model has; None for plain layers."""
-        return None if self.record is None else added_by(self.record.recipe.get("variant"))
+        return None if self.record is None else added_by(self.record.recipe.get("extension"))
 
 
 def read_source_models(locations: Sequence[str]) -> tuple[SourceModel, ...]:
@@ -45,16 +45,16 @@ def read_source_models(locations: Sequence[str]) -> tuple[SourceModel, ...]:
 
 
 def group_by_variant(models: Sequence[SourceModel]) -> dict[str, dict[str, SourceModel]]:
-    arms: dict[str, list[SourceModel]] = {}
+    variants: dict[str, list[SourceModel]] = {}
     for source in models:
-        arms.setdefault(source.arm, []).append(source)
-    return {arm: name_models(members) for arm, members in arms.items()}
+        variants.setdefault(source.variant, []).append(source)
+    return {variant: name_models(members) for variant, members in variants.items()}
 
 
 def name_models(models: Sequence[SourceModel]) -> dict[str, SourceModel]:
     """Name models a to z, then a1 to z1, and so on.
 
-    >>> list(name_models([SourceModel("arm", str(number), None) for number in range(28)]))[24:]
+    >>> list(name_models([SourceModel("variant", str(number), None) for number in range(28)]))[24:]
     ['y', 'z', 'a1', 'b1']
     """
     return {source_name(number): source for number, source in enumerate(models)}
@@ -95,22 +95,24 @@ def _at(location: str) -> Iterator[SourceModel]:
             raise RunError(f"{location} {UNFINISHED}")
         for model in trained:
             source = _source(str(model), TrainingRecord.read(model))
-            if parse_refined_depth(source.arm) is None:
+            if parse_refined_depth(source.variant) is None:
                 yield source
     else:
         yield _source(location, TrainingRecord.read(Path(location_of(location))))
 
 
 def _source(location: str, record: TrainingRecord | None) -> SourceModel:
-    return SourceModel(UNTRAINED if record is None else record.arm, location, record)
+    return SourceModel(UNTRAINED if record is None else record.variant, location, record)
 
 
-def read_variants(locations: Sequence[str], arm: str | None, reporter: Reporter) -> dict[str, dict[str, SourceModel]]:
+def read_variants(
+    locations: Sequence[str], variant: str | None, reporter: Reporter
+) -> dict[str, dict[str, SourceModel]]:
     """Return the models at `locations` by variant and name (default: all variants)."""
-    arms = group_by_variant(read_source_models(locations))
-    if arm is not None and arm not in arms:
-        raise ModelError(f"Unknown variant {arm!r}; {near_matches(arm, arms)}")
-    selected = {name: models for name, models in arms.items() if arm in (None, name)}
+    variants = group_by_variant(read_source_models(locations))
+    if variant is not None and variant not in variants:
+        raise ModelError(f"Unknown variant {variant!r}; {near_matches(variant, variants)}")
+    selected = {name: models for name, models in variants.items() if variant in (None, name)}
     for name, models in selected.items():
         notes = check_one_base(models)
         reporter.log(f"{name}:")

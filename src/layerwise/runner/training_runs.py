@@ -284,10 +284,12 @@ def make_training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> lis
     Models retrained for fewer layers are one variant, `RETRAINED`, with their number of layers as `kept`.
     """
     rows = []
-    for (arm, seed), record in records.items():
-        layers = parse_refined_depth(arm)
+    for (variant, seed), record in records.items():
+        layers = parse_refined_depth(variant)
         identity: dict[str, Any] = (
-            {"arm": arm, "seed": seed} if layers is None else {"arm": RETRAINED, "seed": seed, "kept": layers}
+            {"variant": variant, "seed": seed}
+            if layers is None
+            else {"variant": RETRAINED, "seed": seed, "kept": layers}
         )
         costs = {
             "steps": record.steps,
@@ -307,7 +309,7 @@ def average_over_seeds(rows: Iterable[Score]) -> list[Score]:
     """Average every variant and share of a budget, with intervals over seeds and documents."""
 
     def group_of(row: Score) -> tuple[str, float]:
-        return str(row.arm), row.share or 0.0
+        return str(row.variant), row.share or 0.0
 
     of_seeds = sorted((row for row in rows if row.seed is not None), key=group_of)
     return [average_rows(list(group), "", seed=None) for _, group in groupby(of_seeds, key=group_of)]
@@ -315,14 +317,14 @@ def average_over_seeds(rows: Iterable[Score]) -> list[Score]:
 
 @dataclass(frozen=True, slots=True)
 class TrainedModel:
-    arm: str
+    variant: str
     seed: int
     folder: Path
     survey_folder: Path
 
     @property
     def label(self) -> str:
-        return f"{self.arm}/{self.seed}"
+        return f"{self.variant}/{self.seed}"
 
 
 def finished_models(run: Path) -> tuple[TrainedModel, ...]:

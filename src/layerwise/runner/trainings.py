@@ -21,7 +21,7 @@ from layerwise.runner.reporter import Reporter, format_duration
 from layerwise.runner.tasks import Remaining, Study, Task
 from layerwise.runner.training_runs import PILOT, report_training
 from layerwise.train.checkpoint_dir import existing_run, last_checkpoint, steps_of
-from layerwise.train.recipe import GrowthVariant, Recipe
+from layerwise.train.recipe import GrowthExtension, Recipe
 from layerwise.train.training import Base, train, trainer_of, training_config
 from layerwise.train.training_log import Progress, time_step
 
@@ -41,7 +41,7 @@ class FolderTraining(Generic[R]):
 
     @classmethod
     def of(cls, recipe: R, seed: int) -> FolderTraining[R]:
-        return cls(recipe, seed, f"{recipe.arm}/seed-{seed}", f"{recipe.arm}/{seed}")
+        return cls(recipe, seed, f"{recipe.variant}/seed-{seed}", f"{recipe.variant}/{seed}")
 
 
 RecipeTraining: TypeAlias = FolderTraining[Recipe]
@@ -131,7 +131,7 @@ class TrainingsTask(FolderTrainings[Recipe]):
         losses = record.validation_losses
         if not losses:
             return ""
-        if record.recipe["variant"] == GrowthVariant.NAME:
+        if record.recipe["extension"] == GrowthExtension.NAME:
             return f", validation loss {losses[-1]:.3f}"
         return f", best validation loss {min(losses):.3f} at step {record.best_step:,}"
 
@@ -206,18 +206,22 @@ def sweep_rates(first: Sequence[float], loss_at: Callable[[float], float]) -> di
 
 
 def make_trial(recipe: Recipe, *settings: float) -> RecipeTraining:
-    label = f"{recipe.arm}@{','.join(f'{each:g}' for each in settings)}"
+    label = f"{recipe.variant}@{','.join(f'{each:g}' for each in settings)}"
     return replace(
         RecipeTraining.of(recipe, FIRST_SWEEP_SEED), folder=f"{PILOT}/{label}/seed-{FIRST_SWEEP_SEED}", label=label
     )
 
 
-def make_trial_rows(measure: str, arm: str, losses: Mapping[float, float], batch: int | None = None) -> Iterator[Score]:
+def make_trial_rows(
+    measure: str, variant: str, losses: Mapping[float, float], batch: int | None = None
+) -> Iterator[Score]:
     for rate, loss in sorted(losses.items()):
-        yield Score(measure, "validation_nll", loss, arm=arm, learning_rate=rate, batch_size=batch)
+        yield Score(measure, "validation_nll", loss, variant=variant, learning_rate=rate, batch_size=batch)
 
 
-def make_choice_row(measure: str, arm: str, losses: Mapping[float, float], batch: int | None = None) -> Score:
+def make_choice_row(measure: str, variant: str, losses: Mapping[float, float], batch: int | None = None) -> Score:
     best = select_rate(losses)
     at_end = best in (min(losses), max(losses))
-    return Score(measure, "chosen_at_end" if at_end else "chosen", 1.0, arm=arm, learning_rate=best, batch_size=batch)
+    return Score(
+        measure, "chosen_at_end" if at_end else "chosen", 1.0, variant=variant, learning_rate=best, batch_size=batch
+    )

@@ -21,8 +21,8 @@ from layerwise.plan import Plan
 from layerwise.plan.families import INTEGER_TYPES
 from layerwise.plan.plan import Stage, Visit
 from layerwise.results.rows import Score
+from layerwise.search.edits import BITS, unroll
 from layerwise.search.greedy import WIDTH, SearchStep, Space, exchange_layers, select_beam
-from layerwise.search.moves import BITS, unroll
 from layerwise.search.one_shot import block_influence
 from layerwise.search.rungs import Evaluator, RungSettings, mean_losses, run_round
 
@@ -85,7 +85,7 @@ class Allocations:
             if not changes:
                 raise MeasureError(
                     f"--budget must be at least {space.cost(plan):,.0f} bytes, the size with every layer at its fewest "
-                    f"bits, got {space.limit:,.0f}. Pass a larger budget, or --moves bits,drop."
+                    f"bits, got {space.limit:,.0f}. Pass a larger budget, or --edits bits,drop."
                 )
             _, layer, _, choice = min(changes, key=lambda change: change[:3])
             now[layer] = choice
@@ -130,7 +130,7 @@ def list_choices(space: Space, layer: int) -> tuple[Choice, ...]:
     stages, original = unroll(space.original), space.cost(space.original)
     typed = (Visit(layer, source=name) for name in INTEGER_TYPES)
     cheaper = (each for each in typed if space.cost(Plan(apply_choice(stages, layer, each))) < original)
-    return (Visit(layer), *cheaper, *([None] if "drop" in space.moves and space.depth > 1 else []))
+    return (Visit(layer), *cheaper, *([None] if "drop" in space.edits and space.depth > 1 else []))
 
 
 def apply_choice(now: Sequence[Stage], layer: int, choice: Choice) -> tuple[Stage, ...]:
@@ -169,7 +169,7 @@ def allocate(
     candidates = list(dict.fromkeys([allocations.find_best(), *controls.values()]))
     result = run_round(evaluator, candidates, space.original, settings=settings)
     yield SearchStep(BITS, result)
-    others = replace(space, moves=tuple(move for move in space.moves if move != BITS))
+    others = replace(space, edits=tuple(edit for edit in space.edits if edit != BITS))
     yield from exchange_layers(
         evaluator,
         others,
@@ -198,7 +198,7 @@ def build_rule_plans(
 
 
 def draw_random_allocations(space: Space, count: int, seed: int) -> list[Plan]:
-    draw = Random(f"{seed}/{space.depth}/{BITS}")
+    draw = Random(f"{seed}/{space.depth}/bits")
     drawn: dict[Plan, None] = {}
     for _ in range(5 * count):
         plan = assign_by_rank(space, draw.sample(range(space.depth), space.depth))

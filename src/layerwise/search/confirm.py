@@ -30,10 +30,10 @@ def compute_loss_changes(losses: Iterable[Loss], whole: Plan, task: str, *, seed
     plans = list(dict.fromkeys(row.plan for row in rows if row.plan != str(whole)))
     if not plans:
         return []
-    arms = [ConditionLosses(plan, DELTA, {"plan": plan}) for plan in plans]
+    conditions = [ConditionLosses(plan, DELTA, {"plan": plan}) for plan in plans]
     scores = [
         replace(score, task=task)
-        for score in compare_conditions(SEARCH, rows, str(whole), arms, seed=seed, by_task=False)
+        for score in compare_conditions(SEARCH, rows, str(whole), conditions, seed=seed, by_task=False)
         if score.against is None
     ]
     again = [_again(row, row.low, row.high) for row in scores if row.low is not None and row.high is not None]
@@ -85,13 +85,13 @@ def compare_controls(
     groups: dict[str, list[str]] = defaultdict(list)
     for key, name in compared:
         groups[key].append(name)
-    firsts = [ConditionLosses(key, ABOVE_CHOSEN, {"arm": sharing[0]}) for key, sharing in groups.items()]
+    firsts = [ConditionLosses(key, ABOVE_CHOSEN, {"variant": sharing[0]}) for key, sharing in groups.items()]
     scores = [
-        replace(score, task=task, arm=name)
+        replace(score, task=task, variant=name)
         for score in compare_conditions(SEARCH, rows, str(selected), firsts, seed=seed, by_task=False)
         if score.against is None
         for sharing in groups.values()
-        if sharing[0] == score.arm
+        if sharing[0] == score.variant
         for name in sharing
     ]
     if draws:
@@ -99,7 +99,7 @@ def compare_controls(
         for row in rows:
             total[row.plan] += row.nll
         share = sum(total[plan] < total[str(selected)] for plan in draws) / len(draws)
-        scores.append(Score(SEARCH, BETTER, share, task=task, arm=RANDOM))
+        scores.append(Score(SEARCH, BETTER, share, task=task, variant=RANDOM))
     return scores
 
 

@@ -27,7 +27,7 @@ from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
 from layerwise.plan.plan import Stage
 from layerwise.results.rows import Loss
-from layerwise.search.moves import unroll
+from layerwise.search.edits import unroll
 from layerwise.stack import Capture, Stack
 from layerwise.stack.executors.graph import Graph, GraphExecutor, build
 from layerwise.stack.inputs import evaluating

@@ -16,8 +16,8 @@ from random import Random
 
 from layerwise.errors import MeasureError
 from layerwise.plan import Plan
+from layerwise.search.edits import list_cheaper, restore_layers, swap_sources, unroll
 from layerwise.search.greedy import SearchStep, Space
-from layerwise.search.moves import list_cheaper, restore_layers, swap_sources, unroll
 from layerwise.search.one_shot import draw_random_sets
 from layerwise.search.rungs import Evaluator, RungSettings, run_round
 
@@ -78,9 +78,9 @@ def _exchange(space: Space, plan: Plan, draw: Random) -> Plan | None:
     taken = list(map(Plan, swap_sources(unroll(plan), space.sources)))
     if taken and draw.random() < 0.5:
         return draw.choice(taken)
-    smaller = list_cheaper(plan, space.moves)
+    smaller = list_cheaper(plan, space.edits)
     if not smaller:
         return None
-    back = restore_layers(unroll(draw.choice(smaller)), space.depth, halves="halves" in space.moves)
+    back = restore_layers(unroll(draw.choice(smaller)), space.depth, sublayers="sublayers" in space.edits)
     possible = [each for each in map(Plan, back) if space.allows(each)]
     return draw.choice(possible) if possible else None

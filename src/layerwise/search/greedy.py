@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from layerwise.errors import MeasureError
 from layerwise.plan import Plan
-from layerwise.search.moves import MAX_REPEAT, Move, list_cheaper, list_neighbors
+from layerwise.search.edits import MAX_REPEAT, Edit, list_cheaper, list_neighbors
 from layerwise.search.rungs import Evaluator, Round, RungSettings, run_round
 
 Cost = Callable[[Plan], float]
@@ -26,13 +26,13 @@ MAX_ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Search space of a model with `depth` layers: the allowed edits (`moves`), the cost of a plan and its limit.
+    """Search space of a model with `depth` layers: the allowed edits (`edits`), the cost of a plan and its limit.
 
     `sources` names other models that may provide layers; at most `max_repeat` consecutive layers run twice.
     """
 
     depth: int
-    moves: tuple[Move, ...]
+    edits: tuple[Edit, ...]
     cost: Cost
     limit: float
     sources: tuple[str, ...] = ()
@@ -69,12 +69,12 @@ def greedy(
     while not all(space.allows(plan) for plan in beam):
         candidates, base = [plan for plan in beam if space.allows(plan)], space.cost(space.original)
         for plan in beam:
-            smaller = [] if space.allows(plan) else list_cheaper(plan, space.moves)
+            smaller = [] if space.allows(plan) else list_cheaper(plan, space.edits)
             candidates += [each for each in smaller if space.cost(each) < space.cost(plan)]
         if not candidates:
             raise MeasureError(
-                f"the edits {', '.join(space.moves)} cannot make the plan {beam[0]} cheaper, and its cost of "
-                f"{space.cost(beam[0]):g} is above the limit of {space.limit:g}. Pass a larger budget or more moves."
+                f"the edits {', '.join(space.edits)} cannot make the plan {beam[0]} cheaper, and its cost of "
+                f"{space.cost(beam[0]):g} is above the limit of {space.limit:g}. Pass a larger budget or more edits."
             )
         saved = {each: 1 / (base - space.cost(each)) for each in candidates}
         result = run_round(evaluator, candidates, beam[0], base=space.original, scale=saved, settings=settings)
@@ -101,7 +101,7 @@ def exchange_layers(
         near = [
             each
             for plan in untried
-            for each in list_neighbors(plan, space.moves, space.depth, space.sources, space.max_repeat)
+            for each in list_neighbors(plan, space.edits, space.depth, space.sources, space.max_repeat)
         ]
         near += [each for plan in untried for each in around(plan)]
         candidates = list(dict.fromkeys([*best, *(each for each in near if space.allows(each))]))

@@ -21,8 +21,8 @@ from layerwise.measure.activations.padding import token_mask
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan, edits
 from layerwise.results.rows import Score
+from layerwise.search.edits import list_cheaper
 from layerwise.search.greedy import Space
-from layerwise.search.moves import list_cheaper
 from layerwise.search.rungs import Evaluator, mean_losses
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-Missing = Literal["renormalise", "keep", "inherit"]
+Missing = Literal["renormalize", "keep", "inherit"]
 MISSING: tuple[Missing, ...] = get_args(Missing)
 
 
@@ -54,10 +54,10 @@ class DepthHistory:
         kept = [pair for pair in zip(self.sources, self.states, strict=True) if pair[0] in sources]
         return DepthHistory(tuple(source for source, _ in kept), tuple(state for _, state in kept))
 
-    def read(self, weights: Tensor, missing: Missing = "renormalise") -> Tensor:
+    def read(self, weights: Tensor, missing: Missing = "renormalize") -> Tensor:
         """Return what reader n reads: the sum over sources 0..n, weighted with its n + 1 `weights`.
 
-        If sources are missing, "renormalise" rescales the remaining weights to their full sum, "keep" leaves them, and
+        If sources are missing, "renormalize" rescales the remaining weights to their full sum, "keep" leaves them, and
         "inherit" gives the weight of each missing source to the newest present one before it, as in a residual stream.
         """
         count = sum(source < len(weights) for source in self.sources)
@@ -67,7 +67,7 @@ class DepthHistory:
         if missing == "inherit":
             return weighted_sum(self._inherited(weights, count), states)
         present = torch.stack([weights[source] for source in self.sources[:count]])
-        if missing == "renormalise":
+        if missing == "renormalize":
             present = present * (weights.sum() / present.sum())
         return weighted_sum(present, states)
 

@@ -53,7 +53,7 @@ def apply_with(stack: Stack, layer: int, weights: Weights, state: Tensor, captur
     return stack.note(layer, state, stack.returned(functional_call(block, dict(weights), args, kwargs)))
 
 
-def random_twin(stack: Stack, seed: int) -> Stack:
+def make_random_init(stack: Stack, seed: int) -> Stack:
     """Return a randomly initialized model with the same configuration and the given seed.
 
     Raises `UnsupportedModelError` for models outside transformers, and if shapes differ from the configuration.

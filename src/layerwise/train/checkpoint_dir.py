@@ -40,7 +40,7 @@ def run_training(
     config: Mapping[str, Any],
     folder: Path,
     *,
-    arm: str,
+    variant: str,
     data_name: str,
     location: str | None = None,
 ) -> TrainingRecord:
@@ -50,7 +50,7 @@ def run_training(
         make_trainer: Function that creates the Trainer.
         config: Identity of the training: `base`, `data`, `recipe` and `seed`.
         folder: Folder of the training.
-        arm: Name of the variant.
+        variant: Name of the variant.
         data_name: Name of the data.
         location: Base model whose preprocessing is copied.
 
@@ -72,7 +72,7 @@ def run_training(
     best = state.best_model_checkpoint
     record = TrainingRecord(
         **config,
-        arm=arm,
+        variant=variant,
         data_name=data_name,
         steps=state.global_step,
         epochs=trainer.epochs(),

@@ -45,7 +45,7 @@ class LayerMixing(nn.Module):
         self.options = options
         readers = depth + (options.kind == "free")
         eye = torch.eye(depth + 1)[:readers]
-        self.raw = nn.Parameter(torch.zeros_like(eye) if options.initialisation == "zero" else eye)
+        self.raw = nn.Parameter(torch.zeros_like(eye) if options.initialization == "zero" else eye)
         self.register_buffer("kept", torch.ones_like(eye, dtype=torch.bool).tril())
 
     @property
@@ -91,7 +91,7 @@ class LayerMixing(nn.Module):
             return record.states[0]
         weights = alpha[reader, : reader + 1].to(record.states[0].dtype)
         present = [source for source in record.sources if source <= reader]
-        return record.read(weights, "inherit" if self._inherits(reader, present) else "renormalise")
+        return record.read(weights, "inherit" if self._inherits(reader, present) else "renormalize")
 
     def _inherits(self, reader: int, present: list[int]) -> bool:
         return self.options.kind == "free" or not bool(self.kept[reader, present].any())

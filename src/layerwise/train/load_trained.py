@@ -20,9 +20,9 @@ from layerwise.train import layer_mixing
 from layerwise.train.layer_mixing import LayerMixing
 from layerwise.train.methods import LayerMixingOptions
 from layerwise.train.position import PositionPrediction
-from layerwise.train.recipe import VARIANTS, Variant
+from layerwise.train.recipe import EXTENSIONS, TrainingExtension
 
-Options = TypeVar("Options", bound=Variant)
+Options = TypeVar("Options", bound=TrainingExtension)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ def saved_edges(folder: Path) -> LayerWeights | None:
     return wired.edges()
 
 
-def _kind(record: TrainingRecord | None) -> type[Variant] | None:
-    return None if record is None else VARIANTS.get(str(record.recipe.get("variant")))
+def _kind(record: TrainingRecord | None) -> type[TrainingExtension] | None:
+    return None if record is None else EXTENSIONS.get(str(record.recipe.get("extension")))
 
 
 def _options(kind: type[Options], record: TrainingRecord, folder: Path) -> Options:

@@ -15,13 +15,13 @@ from typing import Any, ClassVar, Literal, TypeVar
 from layerwise.errors import TrainError, near_matches
 from layerwise.plan.samplers import Drop, Failout, SeededSampler, Shuffle, layer_subset, node_layout
 from layerwise.results.training_record import RETRAINED, parse_refined_depth
-from layerwise.train.recipe import VARIANTS, Recipe, Settings, Variant, retrained
+from layerwise.train.recipe import EXTENSIONS, Recipe, Settings, TrainingExtension, retrained
 
 DropSync = Literal["shared", "per-rank", "masked"]
 DROP_RATE = 0.2
 """Drop rate recommended by the authors of LayerDrop, and used in the comparison of LayerShuffle."""
 
-Chosen = TypeVar("Chosen", bound=Variant)
+Chosen = TypeVar("Chosen", bound=TrainingExtension)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +33,22 @@ class Options:
         drop_rate: Share of layers (or nodes) that are skipped.
         max_shift: Maximum number of positions that a shuffled layer moves (None: any).
         drop_sync: Processes skip the same layers (`shared`), draw separately (`per-rank`), or mask updates (`masked`).
-        variants: Options that replace the defaults of their kind.
+        extensions: Options that replace the defaults of their kind.
     """
 
     settings: Settings = field(default_factory=Settings)
     drop_rate: float = DROP_RATE
     max_shift: int | None = None
     drop_sync: DropSync = "shared"
-    variants: tuple[Variant, ...] = ()
+    extensions: tuple[TrainingExtension, ...] = ()
 
-    def variant(self, kind: type[Chosen]) -> Chosen:
-        return next((each for each in self.variants if isinstance(each, kind)), None) or kind()
+    def extension(self, kind: type[Chosen]) -> Chosen:
+        return next((each for each in self.extensions if isinstance(each, kind)), None) or kind()
 
     def to_json(self) -> dict[str, Any]:
         return {
             **asdict(self),
-            "variants": {each.NAME: each.to_json() for each in self.variants},
+            "extensions": {each.NAME: each.to_json() for each in self.extensions},
         }
 
 
@@ -65,7 +65,7 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True)
-class PositionOptions(Variant):
+class PositionOptions(TrainingExtension):
     """Options of the position encoding of LayerShuffle-position.
 
     Args:
@@ -85,7 +85,7 @@ class PositionOptions(Variant):
 
 
 @dataclass(frozen=True, slots=True)
-class PredictionOptions(Variant):
+class PredictionOptions(TrainingExtension):
     """Options of the position prediction of LayerShuffle-predict.
 
     Args:
@@ -102,12 +102,12 @@ class PredictionOptions(Variant):
 
 
 @dataclass(frozen=True, slots=True)
-class LayerMixingOptions(Variant):
+class LayerMixingOptions(TrainingExtension):
     """Options of learned layer weights (see `layerwise.train.layer_mixing`). They have no weight decay.
 
     Args:
         kind: Map from raw scalars to weights.
-        initialisation: `biased` starts at 1 for the previous layer and 0 otherwise (the identity for free weights),
+        initialization: `biased` starts at 1 for the previous layer and 0 otherwise (the identity for free weights),
             `zero` at 0.
         rate: Factor of the learning rate; the weights of ELC-BERT learn at 1e-2.
 
@@ -121,13 +121,13 @@ class LayerMixingOptions(Variant):
     ATTACHED_BY: ClassVar[str | None] = "layer_mixing:attach"
 
     kind: Literal["softmax", "free"] = "softmax"
-    initialisation: Literal["biased", "zero"] = "biased"
+    initialization: Literal["biased", "zero"] = "biased"
     rate: float = 10.0
 
     def __post_init__(self) -> None:
-        if self.kind == "free" and self.initialisation == "zero":
+        if self.kind == "free" and self.initialization == "zero":
             raise TrainError(
-                "free layer weights must not start at 0, which makes all states 0. Pass initialisation='biased' or "
+                "free layer weights must not start at 0, which makes all states 0. Pass initialization='biased' or "
                 "kind='softmax'."
             )
 
@@ -147,13 +147,13 @@ def _layershuffle(options: Options, depth: int) -> Recipe:
 
 
 def _layershuffle_position(options: Options, depth: int) -> Recipe:
-    variant = options.variant(PositionOptions)
-    return replace(_layershuffle(options, depth), arm="layershuffle-position", variant=variant)
+    extension = options.extension(PositionOptions)
+    return replace(_layershuffle(options, depth), variant="layershuffle-position", extension=extension)
 
 
 def _layershuffle_predict(options: Options, depth: int) -> Recipe:
-    variant = options.variant(PredictionOptions)
-    return replace(_layershuffle(options, depth), arm="layershuffle-predict", variant=variant)
+    extension = options.extension(PredictionOptions)
+    return replace(_layershuffle(options, depth), variant="layershuffle-predict", extension=extension)
 
 
 def _layerdrop(options: Options, depth: int) -> Recipe:
@@ -177,11 +177,11 @@ def _failout(options: Options, depth: int) -> Recipe:
 
 
 def _wiring_softmax(options: Options, depth: int) -> Recipe:
-    return Recipe("wiring-softmax", options.settings, variant=LayerMixingOptions("softmax"))
+    return Recipe("wiring-softmax", options.settings, extension=LayerMixingOptions("softmax"))
 
 
 def _wiring_identity(options: Options, depth: int) -> Recipe:
-    return Recipe("wiring-identity", options.settings, variant=LayerMixingOptions("free"))
+    return Recipe("wiring-identity", options.settings, extension=LayerMixingOptions("free"))
 
 
 METHODS: Mapping[str, Method] = {
@@ -240,11 +240,11 @@ def recipes(names: Iterable[str], options: Options, depth: int) -> tuple[Recipe,
     return tuple(recipe(name, options, depth) for name in names)
 
 
-def added_by(variant: object) -> str | None:
-    """Return a description of the parts that layers trained with this variant require, or None.
+def added_by(extension: object) -> str | None:
+    """Return a description of the parts that layers trained with this extension require, or None.
 
     >>> added_by("plain") is None
     True
     """
-    kind = VARIANTS.get(str(variant))
+    kind = EXTENSIONS.get(str(extension))
     return None if kind is None else kind.ADDED

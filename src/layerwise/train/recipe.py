@@ -1,7 +1,7 @@
 """Recipes: all settings of a training as one frozen value.
 
 `Settings` configure the optimizer; `Recipe` adds the method: the plan of each pass, the addition to the model (a
-`Variant`), and the criterion of validation. This module needs no torch.
+`TrainingExtension`), and the criterion of validation. This module needs no torch.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ DEFAULTS_BY_MODEL: Mapping[str, Settings] = {
 }
 """Settings for the embedded models: minutes of training that suffice to learn every order."""
 
-VARIANTS: dict[str, type[Variant]] = {}
+EXTENSIONS: dict[str, type[TrainingExtension]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class TrainingExtension:
     """Addition to a model or its Trainer; this base class adds nothing.
 
     Subclasses have their own options and are registered under `NAME`. `MODULE` names the submodule that `attach` adds,
@@ -118,7 +118,7 @@ class Variant:
     TRAINED_BY: ClassVar[str | None] = None
 
     def __init_subclass__(cls) -> None:
-        VARIANTS[cls.NAME] = cls
+        EXTENSIONS[cls.NAME] = cls
 
     def attach(self, stack: Stack) -> nn.Module | None:
         module: nn.Module | None = None if self.ATTACHED_BY is None else _named(self.ATTACHED_BY)(stack, self)
@@ -139,7 +139,7 @@ def _named(text: str) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class GrowthVariant(Variant):
+class GrowthExtension(TrainingExtension):
     """Growth schedule over `steps` of a model with this `cost`.
 
     Raises:
@@ -168,18 +168,18 @@ class GrowthVariant(Variant):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Recipe of a training; `arm` is the name of its variant.
+    """Recipe of a training; `variant` is the name of the training variant.
 
     `sampler` draws the plan of every training pass, `validation` that of every validation batch; the checkpoint with
-    the lowest validation loss is used. With `ranks="per-rank"` every process draws separately. A growth variant has a
+    the lowest validation loss is used. With `ranks="per-rank"` every process draws separately. A growth extension has a
     schedule instead of a sampler, and its last weights are used.
     """
 
-    arm: str
+    variant: str
     settings: Settings
     sampler: Sampler = field(default_factory=Fixed)
     validation: Sampler = field(default_factory=Fixed)
-    variant: Variant = field(default_factory=Variant)
+    extension: TrainingExtension = field(default_factory=TrainingExtension)
     from_scratch: bool = False
     ranks: Ranks = "shared"
 
@@ -190,20 +190,20 @@ class Recipe:
             )
 
     @property
-    def growth(self) -> GrowthVariant | None:
-        return self.variant if isinstance(self.variant, GrowthVariant) else None
+    def growth(self) -> GrowthExtension | None:
+        return self.extension if isinstance(self.extension, GrowthExtension) else None
 
     def steps(self, examples: int) -> int:
         return self.settings.steps(examples) if self.growth is None else self.growth.steps
 
     def to_json(self) -> dict[str, Any]:
         content = {
-            "arm": self.arm,
+            "variant": self.variant,
             "settings": asdict(self.settings),
             "sampler": str(self.sampler),
             "validation": str(self.validation),
-            "variant": self.variant.NAME,
-            "options": self.variant.to_json(),
+            "extension": self.extension.NAME,
+            "options": self.extension.to_json(),
             "from_scratch": self.from_scratch,
             "ranks": self.ranks,
         }
@@ -231,6 +231,6 @@ def retrained(settings: Settings, layers: tuple[int, ...]) -> Recipe:
     return Recipe(f"{RETRAINED}-{len(layers)}", settings, plan, plan)
 
 
-def grown(settings: Settings, growth: GrowthVariant, arm: str | None = None) -> Recipe:
-    """Return the recipe of a growth schedule, named `arm` or by its schedule."""
-    return Recipe(arm or growth.schedule.name, settings, variant=growth)
+def grown(settings: Settings, growth: GrowthExtension, variant: str | None = None) -> Recipe:
+    """Return the recipe of a growth schedule, named `variant` or by its schedule."""
+    return Recipe(variant or growth.schedule.name, settings, extension=growth)

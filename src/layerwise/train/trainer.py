@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class PlanTrainer(DividedValidation):
     """Trainer that draws the plan of every pass from `draws`, and in validation from `validation`.
 
-    `added` is the module of the variant: the loss of position predictions is added, and layer weights have a separate
+    `added` is the module of the extension: the loss of position predictions is added, and layer weights have a separate
     learning rate. `order` replaces the default order of examples.
     """
 

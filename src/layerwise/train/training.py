@@ -72,7 +72,7 @@ def train(
     """
     make = partial(trainer_of, base, splits, recipe, seed, folder, progress=progress, arguments=arguments)
     config = training_config(base, splits, recipe, seed)
-    return run_training(make, config, folder, arm=recipe.arm, data_name=splits.name, location=base.location)
+    return run_training(make, config, folder, variant=recipe.variant, data_name=splits.name, location=base.location)
 
 
 def trainer_of(
@@ -90,7 +90,7 @@ def trainer_of(
     stack = base.open()
     if recipe.from_scratch:
         stack.model.load_state_dict(type(stack.model)(stack.model.config).state_dict())
-    added = recipe.variant.attach(stack)
+    added = recipe.extension.attach(stack)
     blocks = [stack.block(layer) for layer in range(stack.depth)]
     given = with_units(with_device(arguments or {}), blocks)
     examples, batch = ReproducibleDataset(splits.train, seed), recipe.settings.batch_size
@@ -108,7 +108,7 @@ def trainer_of(
         grows = growth_runner(stack, recipe.growth, splits, seed)
         trainer: PlanTrainer = GrowthTrainer(runner=grows, **options)
     else:
-        make = recipe.variant.trainer() or PlanTrainer
+        make = recipe.extension.trainer() or PlanTrainer
         trainer = make(
             draws=SeededSampler(recipe.sampler, stack.depth, seed, stream=_stream(recipe)),
             validation=SeededSampler(recipe.validation, stack.depth, 0, stream="validation"),
@@ -155,6 +155,6 @@ def _arguments(recipe: Recipe, examples: int, seed: int, folder: Path, given: di
         "ddp_find_unused_parameters": recipe.skips_layers if processes > 1 else None,
         **ARGUMENTS[settings.precision],
         **({"gradient_checkpointing": True} if settings.gradient_checkpointing else {}),
-        **recipe.variant.TRAINING_ARGUMENTS,
+        **recipe.extension.TRAINING_ARGUMENTS,
     }
     return common_arguments(folder, seed, given, **own)

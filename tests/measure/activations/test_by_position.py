@@ -70,12 +70,12 @@ def test_norms_are_of_residual_updates(model: Any, examples: Listed) -> None:
                     norms = change.norm(dim=-1) / (state.norm(dim=-1) if name == "share" else 1)
                     expected[layer, position, name].append(float(norms.mean()))
                 state = after
-    rows, notes = branch_norms(stack, "arm", examples, collate)
+    rows, notes = branch_norms(stack, "variant", examples, collate)
     assert notes == []
     assert len(rows) == 3 * DEPTH**2
     for row in rows:
         assert row.value == pytest.approx(np.mean(expected[row.layer, row.position, row.part or row.metric]), rel=1e-4)
-        assert row.arm == "arm"
+        assert row.variant == "variant"
 
 
 def test_padding_is_excluded() -> None:
@@ -207,14 +207,14 @@ def test_importance_is_the_loss_without_the_layer_at_its_position() -> None:
             whole = evaluate(stack, plan, part, SPLITS.collate).mean_nll
             for position, layer in enumerate(plan.order()):
                 without = evaluate(stack, skip(plan, layer), part, SPLITS.collate).mean_nll
-                assert tables.worth[unit, layer, position] == pytest.approx(without - whole, rel=1e-3, abs=1e-5)
+                assert tables.importance[unit, layer, position] == pytest.approx(without - whole, rel=1e-3, abs=1e-5)
 
 
 def test_survey_stores_the_tables(tmp_path) -> None:  # type: ignore[no-untyped-def]
     tables = importance_by_position(turning(3), SPLITS.test, SPLITS.collate)
     Survey(3, {}, tables=tables).save(tmp_path / "survey.npz")
     kept = Survey.read(tmp_path / "survey.npz").tables
-    assert np.array_equal(kept.worth, tables.worth)
+    assert np.array_equal(kept.importance, tables.importance)
     assert np.array_equal(kept.added, tables.added)
     Survey(3, {}).save(tmp_path / "bare.npz")
     assert Survey.read(tmp_path / "bare.npz").tables is None

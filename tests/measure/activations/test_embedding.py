@@ -83,7 +83,7 @@ def test_neighbors_share_what_states_depend_on() -> None:
     by_position += 10 * np.arange(5, dtype=np.float32)[None, :, None, None]
     by_layer += 10 * np.arange(3, dtype=np.float32)[:, None, None, None]
     for states, position, layer in ((by_position, 1.0, 1 / 3), (by_layer, 1 / 5, 1.0), (noise, 1 / 5, 1 / 3)):
-        shared = {(row.metric, row.against): row.value for row in module._neighbor_rows("arm", states, 0)}
+        shared = {(row.metric, row.against): row.value for row in module._neighbor_rows("variant", states, 0)}
         assert shared["same_position", None] == pytest.approx(position, abs=0.04)
         assert shared["same_layer", None] == pytest.approx(layer, abs=0.04)
         assert tuple(shared[metric, "chance"] for metric in ("same_position", "same_layer")) == (1 / 5, 1 / 3)

@@ -93,16 +93,16 @@ def rows(demo: Stack, few: ProbedText) -> list[Score]:
 
 @pytest.mark.slow
 def test_every_state_has_nulls(demo: Stack, rows: list[Score]) -> None:
-    for against in (None, "shuffled", "random_twin"):
+    for against in (None, "shuffled", "random_init"):
         own = [row for row in rows if row.metric == "accuracy" and row.against == against and row.task == "length"]
         assert [row.state for row in own] == list(range(demo.depth + 1))
         assert all(row.low is not None and row.low <= row.value <= (row.high or 0) for row in own)
     values = {(row.metric, row.against, row.state, row.task): row.value for row in rows}
     for layer in range(demo.depth + 1):
-        above = values["accuracy_above", "random_twin", layer, "length"]
-        trained, twin = (values["accuracy", each, layer, "length"] for each in (None, "random_twin"))
-        assert above == pytest.approx(trained - twin)
-        linguistic = values["accuracy_above", "random_twin", layer, "grammaticality"]
+        above = values["accuracy_above", "random_init", layer, "length"]
+        trained, untrained = (values["accuracy", each, layer, "length"] for each in (None, "random_init"))
+        assert above == pytest.approx(trained - untrained)
+        linguistic = values["accuracy_above", "random_init", layer, "grammaticality"]
         assert values["difference", None, layer, "all"] == pytest.approx(linguistic - above)
 
 

@@ -58,7 +58,7 @@ def test_remaining_layers_in_order_are_listed_separately() -> None:
 
 def rows_of(scores: list[Score], metric: str, against: str | None = None) -> dict[tuple[object, ...], Score]:
     own = (row for row in scores if (row.metric, row.against) == (metric, against))
-    return {(row.nodes, row.layout, row.lost, row.order): row for row in own}
+    return {(row.nodes, row.layout, row.failed, row.order): row for row in own}
 
 
 def test_losing_the_node_of_the_only_important_layer_costs_everything() -> None:

@@ -132,10 +132,10 @@ def test_windows_worse_than_a_unigram_model_are_excluded(
         mean = {name: fmean(costs["painters", name, size] for size in expected) for name in ("middle_repeat", "skip")}
         assert found["middle_repeat:skip"] == pytest.approx(relative(mean["middle_repeat"], mean["skip"]))
         assert found["middle_repeat"] == pytest.approx(mean["middle_repeat"])
-        counts = {} if len(expected) == 3 else {"left_out": 1.0, "windows": 2.0}
-        assert {name: found[name] for name in ("left_out", "windows") if name in found} == counts
+        counts = {} if len(expected) == 3 else {"excluded": 1.0, "windows": 2.0}
+        assert {name: found[name] for name in ("excluded", "windows") if name in found} == counts
     nothing = contrast_painters(losses, plan_records(members), DEPTH, unigram=own)
-    assert {row.metric for row in nothing if row.claim == "same_function"} == {"left_out", "windows"}
+    assert {row.metric for row in nothing if row.claim == "same_function"} == {"excluded", "windows"}
 
 
 def test_contrasts_have_intervals_and_parts(found: Found, losses: list[Loss]) -> None:

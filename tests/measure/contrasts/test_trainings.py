@@ -48,34 +48,35 @@ def test_rows_are_differences_of_accuracies_on_the_same_images() -> None:
     draw = np.random.default_rng(2)
     mask = np.repeat([0.0, 1.0], [4, 28])  # the first batch happened to be in its own order
     hits = {
-        (arm, task): (draw.random((2, 32)) < 0.6).astype(float)
-        for arm in ("baseline", "layershuffle")
+        (variant, task): (draw.random((2, 32)) < 0.6).astype(float)
+        for variant in ("baseline", "layershuffle")
         for task in ("sequential", "random", *(f"kept {kept} even sequential" for kept in (3, 2)))
     }
-    arms = {
-        arm: {
+    variants = {
+        variant: {
             seed: Survey(
                 4,
                 {
                     task: outcome(values[seed], mask if task == "random" else None)
                     for (owner, task), values in hits.items()
-                    if owner == arm
+                    if owner == variant
                 },
             )
             for seed in range(2)
         }
-        for arm in ("baseline", "layershuffle")
+        for variant in ("baseline", "layershuffle")
     }
-    found = {(row.claim, row.metric): row.value for row in contrast_orders(arms, chance=CHANCE, batch=4)}
+    found = {(row.claim, row.metric): row.value for row in contrast_orders(variants, chance=CHANCE, batch=4)}
     ordered, free = hits["baseline", "sequential"][:, 4:], hits["layershuffle", "random"][:, 4:]
     assert found["trained_order", "cost"] == pytest.approx(ordered.mean() - free.mean())
     gain = free.mean() - hits["baseline", "random"][:, 4:].mean()
     assert found["trained_order", "gain_above@baseline"] == pytest.approx(gain)
     assert found["collapse", "in_order"] == pytest.approx(hits["baseline", "sequential"].mean() - CHANCE)
 
-    def lost(arm: str) -> float:
+    def lost(variant: str) -> float:
         whole, one, two = (
-            hits[arm, task].mean(axis=1) for task in ("sequential", "kept 3 even sequential", "kept 2 even sequential")
+            hits[variant, task].mean(axis=1)
+            for task in ("sequential", "kept 3 even sequential", "kept 2 even sequential")
         )
         # Least squares through the origin: slope (1 y1 + 2 y2) / 5 per layer, times two layers.
         return float(np.mean(2 * ((whole - one) + 2 * (whole - two)) / 5 / (whole - CHANCE)))
@@ -99,16 +100,17 @@ def test_the_influence_of_a_batch_agrees_with_the_jackknife() -> None:
     draw = np.random.default_rng(3)
     tasks = ("sequential", "kept 3 even sequential", "kept 2 even sequential")
     hits = {
-        arm: {task: (draw.random(4000) < 0.6).astype(float) for task in tasks} for arm in ("baseline", "layershuffle")
+        variant: {task: (draw.random(4000) < 0.6).astype(float) for task in tasks}
+        for variant in ("baseline", "layershuffle")
     }
 
     def spared(kept: slice) -> Score:
-        arms = {
-            arm: {seed: Survey(4, {t: outcome(v[kept]) for t, v in of.items()}) for seed in range(2)}
-            for arm, of in hits.items()
+        variants = {
+            variant: {seed: Survey(4, {t: outcome(v[kept]) for t, v in of.items()}) for seed in range(2)}
+            for variant, of in hits.items()
         }
         return next(
-            row for row in contrast_orders(arms, chance=CHANCE, batch=100) if row.metric == "spared_above@baseline"
+            row for row in contrast_orders(variants, chance=CHANCE, batch=100) if row.metric == "spared_above@baseline"
         )
 
     whole = spared(slice(None))
@@ -139,8 +141,8 @@ def test_one_effect_has_the_error_of_a_mean() -> None:
     found, row = drawn.estimate(take_first), drawn.row("claim", "mean", take_first, power=0.9)
     assert found.error == pytest.approx(stats.sem(values), rel=0.02)
     assert (row.value, row.low, row.high) == (values.mean(), found.low, found.high)
-    arm = max(found.value - found.low, found.high - found.value)
-    assert row.mde == pytest.approx(arm + stats.t.ppf(0.9, 7) * found.error)
+    variant = max(found.value - found.low, found.high - found.value)
+    assert row.mde == pytest.approx(variant + stats.t.ppf(0.9, 7) * found.error)
     few = Resampled.from_parts([part.select_units(range(7))], seed=0).row("claim", "mean", take_first)
     assert (few.value, few.low, few.high, few.mde) == (pytest.approx(values[:7].mean()), None, None, None)
 

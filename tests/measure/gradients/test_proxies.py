@@ -119,7 +119,7 @@ def test_gate_gradient_is_the_first_order_effect_of_a_layer() -> None:
 def test_random_model_is_a_separate_null() -> None:
     for metric in ("block_influence", "angular_distance", "gate_sensitivity"):
         rows = Rows(scores_of_planted()).where(metric=metric, part=None)
-        own, null = (rows.where(against=against) for against in (None, "random_twin"))
+        own, null = (rows.where(against=against) for against in (None, "random_init"))
         assert [(row.layer, row.distance) for row in null] == [(row.layer, row.distance) for row in own]
         assert all(row.value > 0 for row in null)
 

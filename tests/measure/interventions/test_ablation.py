@@ -48,9 +48,9 @@ def test_every_intervention_has_rows_and_a_null(idle: Measured) -> None:
     wanted = {
         "skip": layers | halves,
         "mean_ablate": layers | halves,
-        "neighbour_copy": layers,
+        "neighbor_copy": layers,
         "random": layers,
-        "neighbour_average": layers - {0, 5},
+        "neighbor_average": layers - {0, 5},
     }
     for metric, about in wanted.items():
         assert set(by_layer(scores, metric)) == about
@@ -113,7 +113,7 @@ def test_copy_of_an_equal_neighbor_changes_nothing() -> None:
     """Layers 2 and 3 are equal."""
     stack = load(planted(copies=[3], depth=DEPTH))
     reading = own_text(stack, windows=16, length=12)
-    found = by_layer(ablation(stack, reading), "neighbour_copy")
+    found = by_layer(ablation(stack, reading), "neighbor_copy")
     assert found[3].value == 0.0
     assert found[4].value > 0.05
     batch = reading.batches[0]

@@ -80,8 +80,8 @@ def test_race_matches_the_full_sweep_at_a_tenth_of_the_cost(seed: int) -> None:
     found = race_rows(race(model.measure, skip_keys(model.depth), model.lengths))
     full = decisions(model)
     told = {row.layer: row.metric for row in found if row.layer is not None}
-    assert {layer for layer, word in told.items() if word not in {full[layer], "unresolved"}} == set()
-    assert list(told.values()).count("unresolved") <= 2
+    assert {layer for layer, word in told.items() if word not in {full[layer], "inconclusive"}} == set()
+    assert list(told.values()).count("inconclusive") <= 2
     share = next(row.value for row in found if row.metric == "share")
     print(f"seed {seed}: {share:.3f} of the layer evaluations of the full sweep")
     assert share <= 0.1
@@ -145,7 +145,7 @@ def test_alpha_is_shared_among_undecided_layers() -> None:
         model = SimulatedModel([0.026, *[others] * 11], documents=32)
         model.draw(np.array([[0.026], *[[others]] * 11]) + standardize(32, 0.01 * np.sqrt(32)))
         words.append(race(model.measure, skip_keys(model.depth), model.lengths).finishes[0].decision)
-    assert words == ["matters", "unresolved"]
+    assert words == ["matters", "inconclusive"]
 
 
 @pytest.mark.parametrize("share", [0.999, 1.001])
@@ -160,10 +160,10 @@ def test_last_look_spends_the_remaining_alpha(documents: int, share: float) -> N
     model.draw(np.tile(standardize(documents, 1.0) + deviation, (4, 1)))
     finishes = race(model.measure, skip_keys(4), model.lengths, seed=4).finishes
     assert {end.documents for end in finishes.values()} == {documents}
-    assert {end.decision for end in finishes.values()} == {"matters" if share > 1 else "unresolved"}
+    assert {end.decision for end in finishes.values()} == {"matters" if share > 1 else "inconclusive"}
 
 
-@pytest.mark.parametrize(("share", "decision"), [(0.999, "unresolved"), (1.001, "harmful")])
+@pytest.mark.parametrize(("share", "decision"), [(0.999, "inconclusive"), (1.001, "harmful")])
 def test_harm_is_confirmed_on_later_documents(share: float, decision: str) -> None:
     """Eight documents of the second look, by hand: seven tenths of a tenth of alpha, over the four layers."""
     model = SimulatedModel([0.0] * 4, documents=40)
@@ -178,7 +178,7 @@ def test_harm_is_confirmed_on_later_documents(share: float, decision: str) -> No
     assert {(end.decision, end.documents) for end in finishes.values()} == {(decision, 40)}
 
 
-@pytest.mark.parametrize(("documents", "decision"), [(15, "unresolved"), (16, "harmful")])
+@pytest.mark.parametrize(("documents", "decision"), [(15, "inconclusive"), (16, "harmful")])
 def test_harm_requires_sixteen_documents(documents: int, decision: str) -> None:
     model = SimulatedModel([-0.5] * 4, documents=documents, noise=0.01)
     lengths = {(task, name, window): 10 for task, name, _ in model.lengths for window in range(8)}
@@ -266,7 +266,7 @@ def test_rare_gain_is_found_once_read() -> None:
     changes[4:, order[31:47]] -= 0.5
     model.draw(changes)
     finishes = race(model.measure, skip_keys(8), model.lengths).finishes
-    assert [finishes[layer].decision for layer in range(8)] == ["matters"] * 4 + ["unresolved"] * 4
+    assert [finishes[layer].decision for layer in range(8)] == ["matters"] * 4 + ["inconclusive"] * 4
 
 
 @pytest.mark.nightly

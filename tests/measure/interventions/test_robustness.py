@@ -32,19 +32,19 @@ def images(share: float, count: int = 40) -> Predictions:
     return Predictions(hits, np.maximum(hits, CHANCE.random(count) < 0.5), nll, np.ones(count))
 
 
-def rows_of(arms: dict[str, dict[int, Survey]], leads: str = "accuracy", batch: int = 1) -> Rows:
-    found = robustness_rows(arms, chance=0.1, classes=10, leads=leads, batch=batch)
+def rows_of(variants: dict[str, dict[int, Survey]], leads: str = "accuracy", batch: int = 1) -> Rows:
+    found = robustness_rows(variants, chance=0.1, classes=10, leads=leads, batch=batch)
     assert len({row.key for row in found}) == len(found), "no row is written twice"
     return Rows(found)
 
 
-def one(rows: Rows, arm: str, condition: str, metric: str, seed: int | None = None, **more: str) -> Score:
-    row = rows.one(arm=arm, order=condition, metric=metric, seed=seed, **more)
+def one(rows: Rows, variant: str, condition: str, metric: str, seed: int | None = None, **more: str) -> Score:
+    row = rows.one(variant=variant, order=condition, metric=metric, seed=seed, **more)
     assert row is not None
     return row
 
 
-ARMS = {
+VARIANTS = {
     name: {seed: Survey(4, {"sequential": images(0.9), "random": images(share)}) for seed in range(3)}
     for name, share in (("baseline", 0.2), ("layershuffle", 0.8))
 }
@@ -132,12 +132,12 @@ def test_intervals_are_limited_to_the_range_of_the_metric() -> None:
 
 
 def test_differences_are_paired_by_seed_image_and_order() -> None:
-    found = rows_of(ARMS, batch=4)
+    found = rows_of(VARIANTS, batch=4)
     for metric, part in (("accuracy", "hits"), ("nll", "nll")):
         gaps = np.array(
             [
-                getattr(ARMS["layershuffle"][seed].outcomes["random"], part)
-                - getattr(ARMS["baseline"][seed].outcomes["random"], part)
+                getattr(VARIANTS["layershuffle"][seed].outcomes["random"], part)
+                - getattr(VARIANTS["baseline"][seed].outcomes["random"], part)
                 for seed in range(3)
             ]
         )
@@ -147,7 +147,7 @@ def test_differences_are_paired_by_seed_image_and_order() -> None:
         assert min(row.high - row.value, row.value - row.low) >= half - 1e-12
         if metric == "nll":
             assert (row.low, row.high) == pytest.approx((row.value - half, row.value + half))
-    assert not found.where(arm="baseline", against="baseline")
+    assert not found.where(variant="baseline", against="baseline")
 
 
 def test_random_draws_of_the_original_order_are_excluded() -> None:
@@ -171,7 +171,7 @@ SURVEYED = survey(
 @pytest.mark.parametrize("order", ["sequential", "random"])
 def test_accuracy_is_lost_where_planted(order: str, seeds: int) -> None:
     found = Rows(contribution_rows({"vit": dict.fromkeys(range(seeds), SURVEYED)}, batch=6)).where(
-        order=order, arm="vit"
+        order=order, variant="vit"
     )
     lost, added = (
         [found.value(metric=metric, layer=layer) for layer in range(4)] for metric in ("accuracy_lost", "nll_added")
@@ -193,7 +193,7 @@ def test_orders_have_one_row_by_seed_and_order() -> None:
     for seed, each in both.items():
         for plan, (accuracy, nats) in each.orders.items():
             values = {
-                row.metric: row.value for row in found if (row.arm, row.seed, row.plan) == ("shuffled", seed, plan)
+                row.metric: row.value for row in found if (row.variant, row.seed, row.plan) == ("shuffled", seed, plan)
             }
             assert values == {"accuracy": accuracy, "nll": nats}
 
@@ -220,6 +220,6 @@ def test_every_condition_has_separate_columns() -> None:
         "order": "random",
         "layout": "blocks",
         "nodes": 3,
-        "lost": 1,
+        "failed": 1,
         "node": 2,
     }

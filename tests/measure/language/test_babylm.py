@@ -21,20 +21,22 @@ def test_aggregates_match_the_published_ones(blimp: float, glue: float, msgs: fl
     assert aggregate({"blimp": blimp, "glue": glue, "msgs": msgs}) == pytest.approx(published, abs=0.05)
 
 
-def paradigm(suite: str, name: str, value: float, documents: int, arm: str = "m", seed: int = 0) -> Score:
-    of = {"task": name, "kind": PARADIGM, "arm": arm, "seed": seed}
+def paradigm(suite: str, name: str, value: float, documents: int, variant: str = "m", seed: int = 0) -> Score:
+    of = {"task": name, "kind": PARADIGM, "variant": variant, "seed": seed}
     return Score(suite, "accuracy", value, documents=documents, **of)
 
 
-def whole(arm: str, seed: int, blimp: float, glue: float, msgs: float) -> list[Score]:
-    rows = [paradigm("blimp", name, blimp, 1000, arm, seed) for name in OF]
-    rows += [paradigm("supplement", name, blimp, 80, arm, seed) for name in SUPPLEMENT]
+def whole(variant: str, seed: int, blimp: float, glue: float, msgs: float) -> list[Score]:
+    rows = [paradigm("blimp", name, blimp, 1000, variant, seed) for name in OF]
+    rows += [paradigm("supplement", name, blimp, 80, variant, seed) for name in SUPPLEMENT]
     for name, metric in GLUE.items():
-        rows.append(Score("glue", metric, glue, task=name, arm=arm, seed=seed))
-        rows.append(Score("glue", "accuracy" if metric != "accuracy" else "f1", 0.0, task=name, arm=arm, seed=seed))
+        rows.append(Score("glue", metric, glue, task=name, variant=variant, seed=seed))
+        rows.append(
+            Score("glue", "accuracy" if metric != "accuracy" else "f1", 0.0, task=name, variant=variant, seed=seed)
+        )
     for at, name in enumerate(MSGS):
         task = f"{'control' if at < 5 else 'ambiguous'} {name}"
-        rows.append(Score("msgs", "mcc", msgs, task=task, arm=arm, seed=seed))
+        rows.append(Score("msgs", "mcc", msgs, task=task, variant=variant, seed=seed))
     return [*rows, *(replace(row, value=0.0, tuning_seed=0) for row in rows)]
 
 
@@ -56,13 +58,13 @@ def test_complete_run_has_every_file_and_variant_means() -> None:
     assert {part: rows["elc/0", part, "files"] for part in FILES} == FILES
     assert rows["elc/0", "all", "aggregate"] == pytest.approx(65.89)
     assert rows["elc", "all", "aggregate"] == pytest.approx(65.39)
-    arm = next(
+    variant = next(
         row
         for row in babylm_rows([*whole("a", 0, 0.5, 0.5, 0.1), *whole("a", 1, 0.6, 0.5, 0.1)])
         if (named(row), row.metric) == ("a", "aggregate")
     )
-    assert arm.low is not None
-    assert arm.measure == BABYLM
+    assert variant.low is not None
+    assert variant.measure == BABYLM
 
 
 def test_files_are_weighted_equally() -> None:
@@ -83,7 +85,10 @@ def test_files_are_weighted_equally() -> None:
 def test_other_suites_are_excluded() -> None:
     assert (
         found(
-            [paradigm("pairs", "x", 1.0, 1), Score("msgs-ours", "mcc", 1.0, task="control main_verb", arm="m", seed=0)]
+            [
+                paradigm("pairs", "x", 1.0, 1),
+                Score("msgs-ours", "mcc", 1.0, task="control main_verb", variant="m", seed=0),
+            ]
         )
         == {}
     )

@@ -158,7 +158,7 @@ def test_plans_differ_in_their_scores(requests: BenchmarkRequests, answers: Requ
 
 
 def test_every_right_answer_has_a_row(stack: Stack, requests: BenchmarkRequests, answers: RequestLikelihoods) -> None:
-    scores, rows, _ = judgement = judge_plan(stack, PLANS[1], requests, answers)
+    scores, rows, _ = judgment = judge_plan(stack, PLANS[1], requests, answers)
     values = {(score.task, score.metric): score.value for score in scores}
     main = {"arc_tiny": "acc_norm", "gsm8k_tiny": "exact_match/first"}
     for name in TASKS:
@@ -167,7 +167,7 @@ def test_every_right_answer_has_a_row(stack: Stack, requests: BenchmarkRequests,
         assert sorted(int(row.document) for row in mine) == list(range(10))
         assert sum(row.hits for row in mine) / 10 == pytest.approx(values[name, metric])
     assert len(rows) == 10 * len(TASKS)  # whole texts are not answered right or wrong
-    assert judge_plan(stack, PLANS[1], requests, answers)[:2] == judgement[:2]
+    assert judge_plan(stack, PLANS[1], requests, answers)[:2] == judgment[:2]
 
 
 def test_guess_score_is_one_over_choices(requests: BenchmarkRequests) -> None:
@@ -351,7 +351,7 @@ def test_normalized_is_0_at_chance_and_1_at_the_original_model() -> None:
         score("0 2", "hellaswag", "acc", 0.5),
     ]
     found = {row.plan: row for row in normalize_scores(raw, "0-3")}
-    assert {(row.metric, row.condition) for row in found.values()} == {("acc", "normalised")}
+    assert {(row.metric, row.condition) for row in found.values()} == {("acc", "normalized")}
     assert {plan: row.value for plan, row in found.items()} == {"0-3": 1.0, "3-0": 0.0, "0 2": 0.5}
     assert (found["3-0"].low, found["3-0"].high) == (pytest.approx(-0.1), pytest.approx(0.1))
     assert found["0 2"].low is None

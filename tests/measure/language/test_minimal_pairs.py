@@ -48,12 +48,12 @@ def knowing(liking: dict[str, float], words: list[str] = WORDS) -> SentenceScore
     return SentenceScorer.from_model(model, tokenizer)
 
 
-def rows_of(pairs: Sequence[MinimalPair], judgements: np.ndarray, **model: Any) -> list[Score]:
+def rows_of(pairs: Sequence[MinimalPair], judgments: np.ndarray, **model: Any) -> list[Score]:
     names = np.array([pair.paradigm for pair in pairs])
     paradigms = [
         row
         for name, members in PairSet("pairs", "some", tuple(pairs)).paradigms().items()
-        for row in paradigm_rows("pairs", members, judgements[names == name], **model)
+        for row in paradigm_rows("pairs", members, judgments[names == name], **model)
     ]
     return [*mean_accuracies(pairs, paradigms), *paradigms]
 
@@ -69,7 +69,7 @@ def test_planted_preferences_give_their_accuracy() -> None:
     )
     speaker = knowing({"cat": 2.0, "runs": 1.0})
     assert preferences(speaker, pairs).tolist() == [1.0, 1.0, 0.0, 0.5, 1.0]
-    rows = rows_of(pairs, preferences(speaker, pairs), arm="planted", seed=0)
+    rows = rows_of(pairs, preferences(speaker, pairs), variant="planted", seed=0)
     found = {(row.kind, row.task, row.metric): row.value for row in rows}
     assert found["paradigm", "number", "accuracy"] == pytest.approx(2 / 3)
     assert found["paradigm", "order", "accuracy"] == 0.5
@@ -88,8 +88,8 @@ def test_rounding_is_no_preference(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def paradigm(right: int, tied: int, wrong: int) -> Score:
-    judgements = np.repeat([1.0, 0.5, 0.0], [right, tied, wrong])
-    return paradigm_rows("pairs", [MinimalPair("a", "b", "uid")], judgements)[0]
+    judgments = np.repeat([1.0, 0.5, 0.0], [right, tied, wrong])
+    return paradigm_rows("pairs", [MinimalPair("a", "b", "uid")], judgments)[0]
 
 
 def test_stratified_interval_matches_a_sum_of_proportions() -> None:
@@ -128,10 +128,10 @@ def test_skipped_pairs_are_counted() -> None:
 def test_variant_is_the_mean_of_its_seeds() -> None:
     pairs = [MinimalPair("a", "b", "u", "t")] * 100
     rows = [
-        *rows_of(pairs, np.repeat([1.0, 0.0], [60, 40]), arm="elc", seed=0),
-        *rows_of(pairs, np.repeat([1.0, 0.0], [70, 30]), arm="elc", seed=1),
-        *rows_of(pairs, np.repeat([1.0, 0.0], [55, 45]), arm="ltg", seed=0),
-        Score("pairs", "only_here", 1.0, arm="elc", seed=0),
+        *rows_of(pairs, np.repeat([1.0, 0.0], [60, 40]), variant="elc", seed=0),
+        *rows_of(pairs, np.repeat([1.0, 0.0], [70, 30]), variant="elc", seed=1),
+        *rows_of(pairs, np.repeat([1.0, 0.0], [55, 45]), variant="ltg", seed=0),
+        Score("pairs", "only_here", 1.0, variant="elc", seed=0),
     ]
     found = {(named(row), row.task, row.metric): row for row in variant_rows("pairs", rows)}
     both = found["elc", "all", "accuracy"]

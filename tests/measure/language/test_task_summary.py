@@ -15,7 +15,7 @@ from layerwise.results.vocabulary import ALL
 
 def _row(task: str, value: float, reach: float | None = 0.05, metric: str = "accuracy") -> Score:
     low, high = (None, None) if reach is None else (value - reach, value + reach)
-    model = {"arm": "bert", "seed": 0, "tuning_seed": 0, "plan": "0 3"}
+    model = {"variant": "bert", "seed": 0, "tuning_seed": 0, "plan": "0 3"}
     return Score("glue", metric, value, low, high, task=task, documents=100, **model)
 
 
@@ -34,14 +34,14 @@ def test_mean_and_median_over_tasks_match_their_definition() -> None:
     scales = {"cola": ChanceScale(0.0, 0.4), "rte": ChanceScale(0.5, 0.7), "sst2": ChanceScale(0.5, 0.9)}
     *own, over, median = normalized_rows(scores, scales)
     assert [row.value for row in own] == pytest.approx([0.5, 0.5, 0.5])
-    assert (over.metric, over.condition, over.value) == ("mean", "normalised", pytest.approx(0.5))
-    assert (median.metric, median.condition, median.value) == ("median", "normalised", pytest.approx(0.5))
+    assert (over.metric, over.condition, over.value) == ("mean", "normalized", pytest.approx(0.5))
+    assert (median.metric, median.condition, median.value) == ("median", "normalized", pytest.approx(0.5))
 
 
 def test_single_task_has_no_mean() -> None:
     assert summary_rows({"rte": _row("rte", 0.6)}, {"rte": _row("rte", 0.5)}) == []
     rows = normalized_rows({"rte": _row("rte", 0.6)}, {"rte": ChanceScale(0.5, 0.7)})
-    assert [(row.metric, row.condition) for row in rows] == [("accuracy", "normalised")]
+    assert [(row.metric, row.condition) for row in rows] == [("accuracy", "normalized")]
     assert normalized_rows({"rte": _row("rte", 0.6)}, {}) == []
 
 

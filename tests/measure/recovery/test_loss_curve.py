@@ -14,25 +14,25 @@ from layerwise.measure.recovery.loss_curve import (
 from layerwise.results.selection import Rows
 
 STEPS = (0, 4, 8, 12)
-TWIN = LossCurve(STEPS, (3.0, 2.9, 2.8, 2.8))
+UNDAMAGED = LossCurve(STEPS, (3.0, 2.9, 2.8, 2.8))
 
 
 def damaged(*gaps: float) -> LossCurve:
-    return LossCurve(STEPS, tuple(own + gap for own, gap in zip(TWIN.nll, gaps, strict=False)))
+    return LossCurve(STEPS, tuple(own + gap for own, gap in zip(UNDAMAGED.nll, gaps, strict=False)))
 
 
 def test_diverged_run_is_censored() -> None:
-    found = recovery_time(damaged(0.5, 0.01), TWIN, 0.05)
+    found = recovery_time(damaged(0.5, 0.01), UNDAMAGED, 0.05)
     assert (found.steps, found.censored, found.area) == (12, True, None)
-    assert recovery_time(LossCurve(STEPS, ()), TWIN, 0.05).initial_damage is None
+    assert recovery_time(LossCurve(STEPS, ()), UNDAMAGED, 0.05).initial_damage is None
 
 
 def test_control_is_compared_with_the_initial_model() -> None:
-    found = recovery_time(TWIN, flat_curve(TWIN), 0.05)
+    found = recovery_time(UNDAMAGED, flat_curve(UNDAMAGED), 0.05)
     assert found.steps == 0
     assert found.area == pytest.approx(-4 * (0.05 + 0.15 + 0.2))
     harmed = LossCurve(STEPS, (3.0, 3.2, 3.2, 3.2))
-    assert recovery_time(harmed, flat_curve(harmed), 0.05).censored, "a rate that harms the twin shows"
+    assert recovery_time(harmed, flat_curve(harmed), 0.05).censored, "a rate that harms the control shows"
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=8), st.floats(0, 0.5))
@@ -49,13 +49,13 @@ def test_recovery_is_the_first_lasting_return(gaps: list[float], tolerance: floa
 
 
 def test_rows_of_a_layer() -> None:
-    courses = [recovery_time(damaged(0.5, 0.4, 0.01, gap), TWIN, 0.05) for gap in (0.01, 0.02, 0.3)]
-    twins = [recovery_time(TWIN, flat_curve(TWIN), 0.05)] * 3
-    made = Rows(recovery_rows({"layer": 3}, courses, twins, twins[:2] + courses[2:], 12, 9, 99))
+    courses = [recovery_time(damaged(0.5, 0.4, 0.01, gap), UNDAMAGED, 0.05) for gap in (0.01, 0.02, 0.3)]
+    controls = [recovery_time(UNDAMAGED, flat_curve(UNDAMAGED), 0.05)] * 3
+    made = Rows(recovery_rows({"layer": 3}, courses, controls, controls[:2] + courses[2:], 12, 9, 99))
     rows = made.where(against=None).along("metric")
-    assert set(rows) == {"initial_damage", "steps", "area", "censored", "steps_to_untouched", "censored_untouched"}
-    assert [rows[f"{name}_untouched"].value for name in ("steps_to", "censored")] == pytest.approx([4.0, 1 / 3])
-    beside = made.where(against="twin").along("metric")
+    assert set(rows) == {"initial_damage", "steps", "area", "censored", "steps_to_original", "censored_original"}
+    assert [rows[f"{name}_original"].value for name in ("steps_to", "censored")] == pytest.approx([4.0, 1 / 3])
+    beside = made.where(against="undamaged").along("metric")
     assert set(beside) == {"steps", "area"}
     assert rows["steps"].value == pytest.approx((8 + 8 + 12) / 3)
     assert rows["steps"].high == 12.0, "no interval reaches beyond the cap"
@@ -66,7 +66,7 @@ def test_rows_of_a_layer() -> None:
     assert (rows["area"].documents, rows["area"].tokens) == (9, 99)
 
 
-@pytest.mark.parametrize("trajectory", [TWIN, LossCurve(STEPS, (3.0, 2.9)), LossCurve(STEPS, ())])
+@pytest.mark.parametrize("trajectory", [UNDAMAGED, LossCurve(STEPS, (3.0, 2.9)), LossCurve(STEPS, ())])
 def test_runs_can_be_read_from_rows(trajectory: LossCurve) -> None:
     run = LossCurveKey(3, "noise_50", "layer", 2)
     rows = curve_rows(run, trajectory)

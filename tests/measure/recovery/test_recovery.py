@@ -54,7 +54,7 @@ def one(rows: Sequence[Score], treatment: str, metric: str) -> Score:
 
 
 def about(rows: Sequence[Score], layer: int | None, treatment: str) -> list[Score]:
-    return [row for row in rows if (row.layer, f"{row.condition}/{row.arm}") == (layer, treatment)]
+    return [row for row in rows if (row.layer, f"{row.condition}/{row.variant}") == (layer, treatment)]
 
 
 @pytest.mark.parametrize("scope", ["layer", "model"])
@@ -62,11 +62,11 @@ def test_zero_damage_recovers_at_once(scope: str) -> None:
     tuning = RecoveryTraining(STACK, READING, RECIPE, 0)
     weights = layer_weights(STACK, 1)
     nothing = add_noise(weights, noise_direction(weights, (0,)), 0.0)
-    twin = tuning.trajectory(1, scope, {}, (0, 0))  # type: ignore[arg-type]
+    control = tuning.trajectory(1, scope, {}, (0, 0))  # type: ignore[arg-type]
     damaged = tuning.trajectory(1, scope, nothing, (0, 0))  # type: ignore[arg-type]
-    found = recovery_time(damaged, twin, 0.05)
+    found = recovery_time(damaged, control, 0.05)
     assert (found.steps, found.censored, found.area, found.initial_damage) == (0, False, 0.0, 0.0)
-    assert twin.nll[0] != twin.nll[-1], "the twin was trained"
+    assert control.nll[0] != control.nll[-1], "the control was trained"
 
 
 def test_layer_step_matches_a_model_step_with_frozen_layers() -> None:
@@ -93,8 +93,8 @@ def test_training_reduces_held_out_loss() -> None:
     recipe = replace(RECIPE, steps=24, every=8, layer_rate=5e-3)
     tuning = RecoveryTraining(STACK, READING, recipe, 0)
     weights = add_noise(layer_weights(STACK, 5), noise_direction(layer_weights(STACK, 5), (1,)), 2.0)
-    twin, damaged = tuning.trajectory(5, "layer", {}, (0, 0)), tuning.trajectory(5, "layer", weights, (0, 0))
-    gap = [own - other for own, other in zip(damaged.nll, twin.nll, strict=True)]
+    control, damaged = tuning.trajectory(5, "layer", {}, (0, 0)), tuning.trajectory(5, "layer", weights, (0, 0))
+    gap = [own - other for own, other in zip(damaged.nll, control.nll, strict=True)]
     assert gap[0] > 0.2
     assert gap[-1] < 0.8 * gap[0]
 
@@ -117,7 +117,7 @@ def test_undamaged_layer_has_no_recovery(measured: Study) -> None:
     assert one(rows, "noise_50/layer", "initial_damage").value > 0.005
     assert one(rows, "noise_50/layer", "area").value > 0.0
     assert not about(rows, 3, "equal_damage/layer"), "no noise costs anything there"
-    assert about(rows, 3, "reinitialise/layer")
+    assert about(rows, 3, "reinitialize/layer")
 
 
 def test_damage_below_the_tolerance_is_omitted_and_logged() -> None:
@@ -133,12 +133,12 @@ def test_damage_below_the_tolerance_is_omitted_and_logged() -> None:
 
 def test_the_rows_of_a_layer(measured: Study) -> None:
     rows, handed = measured
-    mine = {(row.metric, row.against) for row in about(rows, 1, "reinitialise/model")}
-    own = ("initial_damage", "steps", "area", "censored", "steps_to_untouched", "censored_untouched")
-    assert mine == {("steps", "twin"), ("area", "twin"), *((metric, None) for metric in own)}
+    mine = {(row.metric, row.against) for row in about(rows, 1, "reinitialize/model")}
+    own = ("initial_damage", "steps", "area", "censored", "steps_to_original", "censored_original")
+    assert mine == {("steps", "undamaged"), ("area", "undamaged"), *((metric, None) for metric in own)}
     assert {row.measure for row in rows} == {"recovery"}
     assert {row.measure for run in handed for row in run} == {RUNS}
-    assert {f"{row.condition}/{row.arm}" for row in rows} == set(TREATMENTS)
+    assert {f"{row.condition}/{row.variant}" for row in rows} == set(TREATMENTS)
     # Random models: one per seed, and one per seed and layer. Noise of any size does nothing to layer 3.
     assert len(handed) == SEEDS * (1 + 2 + 6 + 2)
 
@@ -217,17 +217,17 @@ def test_correlations_use_damaged_layers() -> None:
     assert rows["spearman_given_damage"].value == 0.0, "the damage explains all of it"
 
 
-def test_unknown_initialization_omits_reinitialise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_initialization_omits_reinitialize(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(stack: Stack, seed: int) -> Stack:
         raise UnsupportedModelError("nobody wrote it down")
 
-    monkeypatch.setattr(module, "random_twin", refuse)
+    monkeypatch.setattr(module, "make_random_init", refuse)
     said: list[str] = []
     rows, _ = study(
-        layers=[1], treatments=["noise_50/layer", "reinitialise/layer"], seeds=1, cache=ResultCache(log=said.append)
+        layers=[1], treatments=["noise_50/layer", "reinitialize/layer"], seeds=1, cache=ResultCache(log=said.append)
     )
-    assert {(row.condition, row.arm) for row in rows} == {("noise_50", "layer")}
-    assert said == ["recovery: reinitialise is omitted: nobody wrote it down"]
+    assert {(row.condition, row.variant) for row in rows} == {("noise_50", "layer")}
+    assert said == ["recovery: reinitialize is omitted: nobody wrote it down"]
 
 
 def test_half_precision_is_trained_in_float32() -> None:

@@ -53,16 +53,17 @@ def test_spike_of_eight_deviations_is_found() -> None:
     assert right >= 0.95 * runs
 
 
-def models(arm: str, losses: list[float], spike: int | None = None) -> list[Score]:
-    rows = [Score("masked_lm", "nll", loss, arm=arm, seed=seed) for seed, loss in enumerate(losses)]
+def models(variant: str, losses: list[float], spike: int | None = None) -> list[Score]:
+    rows = [Score("masked_lm", "nll", loss, variant=variant, seed=seed) for seed, loss in enumerate(losses)]
     for seed in range(len(losses)):
         noted = curve(seed)
         if seed == spike:
             noted[20] += 2.0
         rows += [
-            Score("training", "train_loss", loss, arm=arm, seed=seed, step=step) for step, loss in enumerate(noted)
+            Score("training", "train_loss", loss, variant=variant, seed=seed, step=step)
+            for step, loss in enumerate(noted)
         ]
-        rows.append(Score("training", "gradient_norm", 1.0 + seed, arm=arm, seed=seed))
+        rows.append(Score("training", "gradient_norm", 1.0 + seed, variant=variant, seed=seed))
     return rows
 
 

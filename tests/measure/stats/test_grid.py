@@ -172,7 +172,7 @@ def contrasted() -> list[Score]:
 
 ESTIMATED: dict[str, tuple[Callable[[], list[Score]], dict[str, str]]] = {
     "a sweep": (lambda: compute_effects(ALIKE, "b"), {"task": "all", "metric": "delta_nll"}),
-    "arms": (
+    "conditions": (
         lambda: compare_conditions("m", ALIKE, "b", [ConditionLosses("p", "d")], seed=0, by_task=False)[:1],
         {"metric": "d"},
     ),
@@ -185,7 +185,7 @@ ESTIMATED: dict[str, tuple[Callable[[], list[Score]], dict[str, str]]] = {
         {"metric": GAP},
     ),
     "above the chosen": (
-        lambda: compare_controls(RENAMED, WHOLE_PLAN, {"arm": PLAN}, (), "report", seed=0),
+        lambda: compare_controls(RENAMED, WHOLE_PLAN, {"variant": PLAN}, (), "report", seed=0),
         {"metric": ABOVE_CHOSEN},
     ),
 }

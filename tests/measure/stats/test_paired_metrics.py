@@ -244,4 +244,4 @@ def test_few_documents_have_a_difference_without_interval() -> None:
         "inconclusive",
     )
     assert (loss.verdict, loss.high) == ("inconclusive", None)
-    assert [(score.arm, score.low) for score in scores] == [("A", None), ("B", None)]
+    assert [(score.variant, score.low) for score in scores] == [("A", None), ("B", None)]

@@ -97,7 +97,7 @@ def test_harm_requires_both_halves() -> None:
         row if row.plan != key else _shifted(row, -0.5 if row.document in first else 0.4) for row in model.whole()
     ]
     scores = {score.layer: score for score in compute_verdicts(losses, model.baseline, skip_keys(4), seed=0)}
-    assert scores[2].metric == "unresolved"
+    assert scores[2].metric == "inconclusive"
 
 
 def test_verdicts_match_their_definition() -> None:
@@ -105,7 +105,7 @@ def test_verdicts_match_their_definition() -> None:
     model.blur(4, noise=1.0)
     scores = judged(model)
     words = [scores[layer].metric for layer in range(5)]
-    assert words == ["matters", "no_effect", "harmful", "matters", "unresolved"]
+    assert words == ["matters", "no_effect", "harmful", "matters", "inconclusive"]
     assert scores[0].p_adjusted == pytest.approx(0.0, abs=1e-6)
     assert (scores[4].mde or 0.0) > 0.3
 
@@ -134,7 +134,7 @@ def test_too_little_text_is_rejected_with_a_fix() -> None:
 
 
 @pytest.mark.parametrize(
-    ("documents", "word"), [(3, "unresolved"), (8, "unresolved"), (15, "unresolved"), (16, "harmful")]
+    ("documents", "word"), [(3, "inconclusive"), (8, "inconclusive"), (15, "inconclusive"), (16, "harmful")]
 )
 def test_harm_requires_sixteen_documents(documents: int, word: str) -> None:
     model = SimulatedModel([-0.5, 0.5, 0.5, 0.5], documents=documents, noise=0.01)

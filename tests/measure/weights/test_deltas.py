@@ -13,7 +13,7 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from measure.planted import alternating, autoregressive, drifting, noise, planted_stack, stack_of_layers
 
-VERDICTS = ("smooth", "no_lag_structure", "oscillating", "unresolved")
+VERDICTS = ("smooth", "no_lag_structure", "oscillating", "inconclusive")
 
 
 def row(scores: list[Score], metric: str, lag: int = 1, part: str | None = None, against: str | None = None) -> Score:
@@ -83,8 +83,8 @@ def test_verdict_requires_exclusion_of_zero() -> None:
     assert name_verdict(Estimate(0.3, 0.1, 0.5)) == "smooth"
     assert name_verdict(Estimate(-0.3, -0.5, -0.1)) == "oscillating"
     assert name_verdict(Estimate(0.05, 0.01, 0.09)) == "no_lag_structure"  # not zero, and less than what counts
-    assert name_verdict(Estimate(0.0, -0.2, 0.2)) == "unresolved"
-    assert name_verdict(Estimate(0.3)) == "unresolved"
+    assert name_verdict(Estimate(0.0, -0.2, 0.2)) == "inconclusive"
+    assert name_verdict(Estimate(0.3)) == "inconclusive"
 
 
 def test_layer_norms_do_not_change_the_correlation() -> None:
@@ -125,10 +125,10 @@ def test_trained_layer_exceeds_the_random_model() -> None:
         # One strong direction, as training would leave.
         model.model.layers[3].mlp.up_proj.weight += 1.0
     scores = weight_norms(load(model))
-    null = norm_row(scores, "effective_rank", 2, "random_twin")
+    null = norm_row(scores, "effective_rank", 2, "random_init")
     assert null.low <= norm_row(scores, "effective_rank", 2).value <= null.high
     assert norm_row(scores, "effective_rank", 3).value < null.low
-    assert norm_row(scores, "norm", 3).value > norm_row(scores, "norm", 3, "random_twin").high
+    assert norm_row(scores, "norm", 3).value > norm_row(scores, "norm", 3, "random_init").high
 
 
 def test_layers_without_matrices_are_rejected() -> None:

@@ -132,9 +132,9 @@ def test_groups_of_twelve_layers_match_the_paper() -> None:
     assert hypothesized_groups(12) == ("surface",) * 5 + ("linguistic",) * 5 + (None,) * 2
 
 
-def alpha_rows(weights: NDArray[np.float64], arm: str = "elc") -> list[Score]:
+def alpha_rows(weights: NDArray[np.float64], variant: str = "elc") -> list[Score]:
     return [
-        Score("alpha", "weight", value, arm=arm, seed=seed, **edge_columns(Edge(reader, source), DEPTH))
+        Score("alpha", "weight", value, variant=variant, seed=seed, **edge_columns(Edge(reader, source), DEPTH))
         for seed, readers in enumerate(weights)
         for reader, sources in enumerate(readers)
         for source, value in enumerate(sources[: reader + 1])
@@ -209,7 +209,7 @@ def test_alpha_has_a_row_for_every_pair_of_layers() -> None:
     edges = LayerWeights(2, (((0, 1.0),), ((0, 0.7), (1, 0.1)), ((2, 0.3),)))
     rows = rows_of_weights("elc", 0, edges)
     assert len(rows) == 1 + 2 + 3
-    model = {"arm": "elc", "seed": 0}
+    model = {"variant": "elc", "seed": 0}
     assert rows[-1] == Score("alpha", "weight", 0.3, part="output", source=2, **model)
     assert rows[2] == Score("alpha", "weight", 0.1, layer=1, source=1, **model)
     assert Score("alpha", "weight", 0.0, part="output", source=1, **model) in rows

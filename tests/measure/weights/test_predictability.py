@@ -120,7 +120,7 @@ def test_streamed_reading_matches_loading_all_layers() -> None:
 
 def test_both_splits_have_nulls() -> None:
     metrics = {(s.metric, s.against) for s in predictability(load(tiny_llama(depth=8, seed=5)))}
-    nulls = (None, "random_twin", "permuted_units", "shuffled_layers")
+    nulls = (None, "random_init", "permuted_units", "shuffled_layers")
     assert {(metric, null) for metric in HELD_OUT for null in nulls} <= metrics
 
 
@@ -175,12 +175,12 @@ def test_unpredictable_models_are_rejected() -> None:
 def test_level_is_the_mean_of_its_types() -> None:
     fresh = pool_complements({"q": {0: (0.25, 1.0), 1: (0.75, 1.0)}})
     fractions = {"q": {0: (3.0, 4.0), 1: (1.0, 4.0)}, "v": {0: (1.0, 4.0)}, "k": {0: (0.0, 0.0)}}
-    scores = complement_rows("predictability", "r2", fractions, {"twin": fresh})
+    scores = complement_rows("predictability", "r2", fractions, {"random_init": fresh})
     rows = {(row.layer, row.part, row.against): row.value for row in scores}
     assert rows[0, "q", None] == 0.25
     assert rows[0, "v", None] == 0.75
     assert rows[0, None, None] == 0.5
     assert rows[None, "q", None] == 0.5
     assert rows[None, None, None] == 0.625
-    assert rows[1, None, "twin"] == rows[None, None, "twin"] == 0.5
+    assert rows[1, None, "random_init"] == rows[None, None, "random_init"] == 0.5
     assert not any(part == "k" for _, part, _ in rows)

@@ -116,9 +116,9 @@ def make_exact_test(*cases: Iterable[Case]) -> Callable[[Sequence[Case]], None]:
     return test
 
 
-def plant_validation_losses(arm: str, losses: Sequence[float], seed: int = 0) -> list[Score]:
+def plant_validation_losses(variant: str, losses: Sequence[float], seed: int = 0) -> list[Score]:
     rows = enumerate(losses, start=1)
-    return [Score("training", "validation_loss", loss, arm=arm, seed=seed, step=step) for step, loss in rows]
+    return [Score("training", "validation_loss", loss, variant=variant, seed=seed, step=step) for step, loss in rows]
 
 
 def make_unfinished_test(contradicting: Mapping[str, tuple[tuple[Score, ...], str]]) -> Callable[..., None]:
@@ -136,15 +136,15 @@ def make_unfinished_test(contradicting: Mapping[str, tuple[tuple[Score, ...], st
     )
     @pytest.mark.parametrize("rule", contradicting)
     def test(rule: str, losses: list[float], is_finished: bool) -> None:
-        rows, arm = contradicting[rule]
+        rows, variant = contradicting[rule]
         assert judge_rows(rule, rows, 12).verdict == CONTRADICTED
         trained = [
-            *plant_validation_losses(arm, [2.0, 1.0, 1.0, 1.0]),
-            *plant_validation_losses(arm, losses, seed=1),
+            *plant_validation_losses(variant, [2.0, 1.0, 1.0, 1.0]),
+            *plant_validation_losses(variant, losses, seed=1),
             *plant_validation_losses("other", [1.0]),
         ]
         claim = judge_rows(rule, (*rows, *trained), 12)
         assert claim.verdict == (CONTRADICTED if is_finished else INCONCLUSIVE)
-        assert is_finished or f"The validation loss of {arm} was still falling" in claim.answer
+        assert is_finished or f"The validation loss of {variant} was still falling" in claim.answer
 
     return test

@@ -31,13 +31,13 @@ class World:
     def batch(self) -> int:
         return self.images // BATCHES
 
-    def surveys(self, run: int, arms: Accuracies) -> dict[str, dict[int, Survey]]:
+    def surveys(self, run: int, variants: Accuracies) -> dict[str, dict[int, Survey]]:
         draw = np.random.default_rng([run, self.seeds, self.images])
         difficulty = SHARED**0.5 * draw.standard_normal(self.images)
         orders = self.swing * draw.standard_normal(BATCHES)
         return {
-            arm: self._make_surveys(draw, difficulty, orders, accuracies_by_task)
-            for arm, accuracies_by_task in arms.items()
+            variant: self._make_surveys(draw, difficulty, orders, accuracies_by_task)
+            for variant, accuracies_by_task in variants.items()
         }
 
     def outcomes(

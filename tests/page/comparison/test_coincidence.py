@@ -59,8 +59,8 @@ def compared(runs: Sequence[ReportData]) -> ReportData:
 def test_the_pair_that_differs_is_named() -> None:
     runs = [swept(usual, 8), swept(usual, 12), swept(steeper, 20)]
     every, *pairs = compared(runs).rows.where(measure="coincidence")
-    assert (every.metric, every.value, every.arm, every.against) == ("differ", 3.0, None, None)
-    assert [(row.arm, row.against, row.metric) for row in pairs] == [
+    assert (every.metric, every.value, every.variant, every.against) == ("differ", 3.0, None, None)
+    assert [(row.variant, row.against, row.metric) for row in pairs] == [
         ("m8", "m12", "coincide"),
         ("m8", "m20", "differ"),
         ("m12", "m20", "differ"),
@@ -122,5 +122,5 @@ def with_benchmark(data: ReportData) -> ReportData:
         if record.family == "painters":
             left = 1 - record.affected / data.depth
             bounds = (left, left - 0.01, left + 0.01)
-            scores.append(Score("benchmark", "mean", *bounds, plan=record.plan, condition="normalised"))
+            scores.append(Score("benchmark", "mean", *bounds, plan=record.plan, condition="normalized"))
     return replace(data, scores=(*data.scores, *{row.plan: row for row in scores}.values()))

@@ -30,9 +30,9 @@ def test_points_of_a_curve_are_effects_of_its_plans() -> None:
     data = compare_side_by_side(sweeps())
     rows = data.rows.where(measure="curve", task="all", metric="delta_nll")
     assert set(rows.axis("strategy")) == set(synthetic.HARM)
-    assert rows.axis("arm") == tuple(DEPTHS)
+    assert rows.axis("variant") == tuple(DEPTHS)
     for row in rows.where(strategy="skip"):
-        run = data.runs[str(row.arm)]
+        run = data.runs[str(row.variant)]
         affected = round((row.percent or 0.0) * run.depth / 100)
         (plan,) = plan_of(run, "painters", strategy="skip", affected=affected)
         own = run.effect(plan, "all")
@@ -43,7 +43,7 @@ def test_points_of_a_curve_are_effects_of_its_plans() -> None:
 def test_layers_have_the_effects_of_their_own_plans(strategy: str) -> None:
     data = compare_side_by_side(sweeps())
     for name, run in data.runs.items():
-        rows = data.rows.where(measure="layer", task="all", strategy=strategy, arm=name)
+        rows = data.rows.where(measure="layer", task="all", strategy=strategy, variant=name)
         assert len(rows) == run.depth - (strategy == "swap")
         for row in rows:
             layer = (row.percent or 0.0) * (run.depth - 1) / 100 - (0.5 if strategy == "swap" else 0.0)
@@ -56,7 +56,7 @@ def test_layers_have_the_effects_of_their_own_plans(strategy: str) -> None:
 def test_layers_of_a_diagnosis_come_from_its_ablation() -> None:
     data = compare_side_by_side(diagnoses())
     for name, run in data.runs.items():
-        rows = data.rows.where(measure="layer", task="all", strategy="skip", arm=name)
+        rows = data.rows.where(measure="layer", task="all", strategy="skip", variant=name)
         ablated = run.rows.where(measure="ablation", metric="skip", task="all", part=None, against=None, layer=PRESENT)
         assert [row.value for row in rows] == [row.value for row in ablated]
         assert (rows[0].percent, rows[-1].percent) == (0.0, 100.0)
@@ -66,14 +66,14 @@ def test_the_overall_loss_of_one_task_has_the_name_of_the_task() -> None:
     lone = synthetic.run(8, tasks=("text",))
     lone = replace(lone, scores=tuple(score for score in lone.scores if score.task != "all"))
     data = compare_side_by_side([("runs/lone", named(lone, "lone")), *sweeps("large")])
-    assert data.rows.where(measure=("curve", "layer"), task="all").axis("arm") == ("lone", "large")
+    assert data.rows.where(measure=("curve", "layer"), task="all").axis("variant") == ("lone", "large")
 
 
 def test_curves_of_benchmarks_are_normalized() -> None:
     (folder, data), other = sweeps("small", "large")
     skips = [record for record in data.plans if record.strategy == "skip" and record.family == "painters"]
     scores = [
-        Score("benchmark", "acc", 1 - record.affected / 8, task="arc_easy", plan=record.plan, condition="normalised")
+        Score("benchmark", "acc", 1 - record.affected / 8, task="arc_easy", plan=record.plan, condition="normalized")
         for record in skips
     ]
     raw = [Score("benchmark", "acc", 0.5, task="arc_easy", plan=str(Plan.identity(8)))]
@@ -91,7 +91,7 @@ def test_half_depth_is_the_nearest_measured_size() -> None:
     half = Rows(read_at_half(data))
     assert len(half) == 2 * len(synthetic.HARM)
     for row in half:
-        own = rows.where(arm=row.arm, strategy=row.strategy)
+        own = rows.where(variant=row.variant, strategy=row.strategy)
         assert abs((row.percent or 0.0) - 50) == min(abs((each.percent or 0.0) - 50) for each in own)
         assert row in own
 

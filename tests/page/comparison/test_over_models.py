@@ -22,7 +22,7 @@ def standing(claim: Rows) -> tuple[str, str]:
 
 
 def shown(claim: Rows, left: float = 1.0) -> list[str]:
-    return [str(row.arm) for row in claim.where(against=None, value=left)]
+    return [str(row.variant) for row in claim.where(against=None, value=left)]
 
 
 def row(value: float, half: float) -> list[Score]:
@@ -76,7 +76,7 @@ def test_a_harmful_layer_counts_by_its_corrected_p() -> None:
             Score("verdict", name, -0.1, -0.2, -0.05, layer=layer, p_adjusted=p) for layer, name in enumerate(names)
         ]
 
-    none = rows(0.001, "unresolved")
+    none = rows(0.001, "inconclusive")
     assert shown(about([rows(0.001), none, none], HARM)) == ["m0"]
     assert shown(about([rows(0.02), none, none], HARM)) == []
     assert shown(about([rows(0.001), rows(0.02), none], HARM)) == ["m0", "m1"]

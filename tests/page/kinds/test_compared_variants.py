@@ -7,7 +7,7 @@ from layerwise.results.vocabulary import STUDY, TOKENS
 from layerwise.studies.train_elc import page_compared as page
 from page.planted import of
 
-PAIR = {"arm": "elc", "against": "ltg"}
+PAIR = {"variant": "elc", "against": "ltg"}
 
 
 def compared(task: str, value: float, low: float, high: float, p: float, **more: float) -> Score:

@@ -57,7 +57,7 @@ def test_a_skipped_layer_has_the_same_interval_everywhere() -> None:
 def test_verdicts_have_the_colors_of_their_badges() -> None:
     style = files("layerwise.page").joinpath("style.css").read_text(encoding="utf-8")
     slots = dict(re.findall(r"\.badge\.(\w+) \{ color: var\(--series-(\d+)\); \}", style))
-    like = {"supported": "matters", "inconclusive": "unresolved", "null": "no_effect", "contradicted": "harmful"}
+    like = {"supported": "matters", "inconclusive": "inconclusive", "null": "no_effect", "contradicted": "harmful"}
     assert slots == {badge: str(VERDICT_SLOTS[verdict]) for badge, verdict in like.items()}
 
 
@@ -67,7 +67,7 @@ def test_recommendations_are_plans_or_more_text() -> None:
         return list(map(str, DIAGNOSIS.following(ReportData({"model": "m", "depth": 3}, (), rows))))
 
     assert following("matters", "no_effect", "matters")[0].endswith('layerwise sweep m --text PATH --plan "0 2"')
-    assert "Use more text" in following("unresolved", "unresolved", "unresolved")[0]
+    assert "Use more text" in following("inconclusive", "inconclusive", "inconclusive")[0]
     assert following("matters", "matters", "matters") == following("harmful", "harmful", "no_effect") == []
 
 

@@ -44,7 +44,7 @@ def test_plans_of_one_size_have_a_curve() -> None:
         PlanRecord(str(each.plan), each.family, each.strategy, each.affected, None, 8, 8, 8, 8) for each in members
     )
     rows = [
-        Score("glue", "accuracy", 0.5 + at / 100, task="rte", arm="bert", plan=str(each.plan) if at else None)
+        Score("glue", "accuracy", 0.5 + at / 100, task="rte", variant="bert", plan=str(each.plan) if at else None)
         for at, each in enumerate(members)
     ]
     data = ReportData({"depth": 8}, records, tuple(rows))

@@ -23,7 +23,7 @@ Two = tuple[float, float]
 
 
 def difference(
-    arm: str, against: str, value: float, half: float, terms: str = "flops", share: float | None = None
+    variant: str, against: str, value: float, half: float, terms: str = "flops", share: float | None = None
 ) -> Score:
     p = 0.01 if abs(value) > half else 0.4
     return Score(
@@ -35,27 +35,27 @@ def difference(
         p,
         p_adjusted=p,
         mde=1.25 * half,
-        arm=arm,
+        variant=variant,
         against=against,
         unit=terms,
         share=share,
     )
 
 
-def held_out(arm: str, value: float = 4.0, half: float | None = None, seed: int | None = 0) -> Score:
+def held_out(variant: str, value: float = 4.0, half: float | None = None, seed: int | None = 0) -> Score:
     bounds = () if half is None else (value - half, value + half)
-    return Score("held_out", "nll", value, *bounds, arm=arm, seed=seed)
+    return Score("held_out", "nll", value, *bounds, variant=variant, seed=seed)
 
 
-def rate(arm: str, amount: float, metric: str = "nll", value: float = 1.0) -> Score:
-    return Score("rates", metric, value, arm=arm, learning_rate=amount)
+def rate(variant: str, amount: float, metric: str = "nll", value: float = 1.0) -> Score:
+    return Score("rates", metric, value, variant=variant, learning_rate=amount)
 
 
 def planned_study(uniform: Two, **controls: Two) -> ReportData:
-    arm = "importance"
-    rows = [held_out(name, seed=seed) for name in (arm, "uniform") for seed in range(3)]
-    rows += [difference(arm, control, *numbers) for control, numbers in controls.items()]
-    return of(*rows, difference(arm, "uniform", *uniform))
+    variant = "importance"
+    rows = [held_out(name, seed=seed) for name in (variant, "uniform") for seed in range(3)]
+    rows += [difference(variant, control, *numbers) for control, numbers in controls.items()]
+    return of(*rows, difference(variant, "uniform", *uniform))
 
 
 def answers(data: ReportData) -> dict[str, str]:
@@ -117,7 +117,7 @@ def test_the_verdict_follows_its_rows(data: ReportData, words: str, state: str |
 
 
 @pytest.mark.parametrize(
-    ("rows", "arm"),
+    ("rows", "variant"),
     [
         ([difference("published", "uniform", *BETTER), difference("importance", "uniform", *WORSE)], "importance"),
         ([difference("importance", "uniform", *WORSE), difference("published", "permuted", *OPEN)], "published"),
@@ -127,8 +127,8 @@ def test_the_verdict_follows_its_rows(data: ReportData, words: str, state: str |
         ([held_out("importance")], None),
     ],
 )
-def test_the_verdict_is_on_the_variant_with_controls(rows: list[Score], arm: str | None) -> None:
-    assert growth.planned(of(*rows)) == arm
+def test_the_verdict_is_on_the_variant_with_controls(rows: list[Score], variant: str | None) -> None:
+    assert growth.planned(of(*rows)) == variant
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_the_verdict_is_on_the_variant_with_controls(rows: list[Score], arm: str
 def test_variants_with_equal_steps_only_are_compared_by_the_ratio_of_losses(
     bounds: tuple[float | None, float | None], state: str
 ) -> None:
-    ratio = Score("growth", "loss_ratio", 1.0, *bounds, arm="mine", against="uniform", unit="tokens")
+    ratio = Score("growth", "loss_ratio", 1.0, *bounds, variant="mine", against="uniform", unit="tokens")
     finding = make_verdict(of(ratio, held_out("mine"), held_out("uniform")))
     assert finding.answer.startswith("After the same number of steps, the loss of uniform training is 1")
     assert finding.verdict == state
@@ -147,7 +147,7 @@ def test_variants_with_equal_steps_only_are_compared_by_the_ratio_of_losses(
 def ended(half: float, null: float) -> list[Score]:
     return [
         held_out("uniform", half=half, seed=None),
-        Score("null", "nll", null, null - 0.02, null + 0.02, arm="token pairs"),
+        Score("null", "nll", null, null - 0.02, null + 0.02, variant="bigrams"),
     ]
 
 
@@ -190,7 +190,7 @@ def test_ends_of_the_searched_range_are_named(chosen: float, at_end: bool) -> No
 
 def saving(metric: str, value: float, half: float | None = None, terms: str = "flops") -> Score:
     bounds = () if half is None else (value - half, value + half)
-    return Score("growth", metric, value, *bounds, arm="mine", against="uniform", unit=terms)
+    return Score("growth", metric, value, *bounds, variant="mine", against="uniform", unit=terms)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_schedule_alone_is_not_compared() -> None:
 
 
 def test_trainings_without_an_end_are_named() -> None:
-    begun = Score("training", "train_loss", 4.0, arm="ramp", seed=7, step=10)
+    begun = Score("training", "train_loss", 4.0, variant="ramp", seed=7, step=10)
     banner = GROWTH_KIND.unfinished(of(*GROWTH.scores, begun))
     assert banner is not None
     assert "1 training (ramp/7) is incomplete" in banner

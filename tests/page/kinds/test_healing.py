@@ -14,13 +14,13 @@ RUN = stored("healing-planted")
 WITHOUT_WINDOWS = [row for row in RUN.scores if row.measure != "healing_window"]
 
 
-def healed(count: int, low: float, high: float, against: str | None = "whole") -> Score:
+def healed(count: int, low: float, high: float, against: str | None = "identity") -> Score:
     columns: dict[str, Any] = {"condition": "healed", "affected": count, "against": against}
-    return Score("healing_window", "above_whole", (low + high) / 2, low, high, **columns)
+    return Score("healing_window", "above_original", (low + high) / 2, low, high, **columns)
 
 
 def window_rows(crossing: float, low: float, high: float, *intervals: tuple[float, float]) -> Iterator[Score]:
-    yield Score("healing_window", "layers", crossing, low, high, condition="healed", against="whole")
+    yield Score("healing_window", "layers", crossing, low, high, condition="healed", against="identity")
     for count, (least, most) in enumerate(intervals, start=1):
         yield healed(count, least, most)
 
@@ -38,7 +38,7 @@ def data(scores: Iterable[Score]) -> ReportData:
     ],
 )
 def test_the_units_of_intervals_are_reported(seeds: int, documents: int, said: str) -> None:
-    own = [Score("healing", "nll", 2.0, arm="lora", seed=seed, documents=documents) for seed in range(seeds)]
+    own = [Score("healing", "nll", 2.0, variant="lora", seed=seed, documents=documents) for seed in range(seeds)]
     assert said in " ".join(write_findings(data(own)))
 
 
@@ -74,17 +74,17 @@ def test_the_window_pattern_follows_the_intervals(
 def answers(*gains: tuple[float, float]) -> Iterator[Score]:
     shared: dict[str, Any] = {"task": "quiz", "documents": 40}
     yield Score("healing_task", "accuracy", 0.25, against="chance", **shared)
-    for arm in ("untouched", "pruned", "full-teacher", "whole"):
-        yield Score("healing_task", "accuracy", 0.5, 0.4, 0.6, arm=arm, **shared)
-    for against in ("untouched", "whole"):
-        own: dict[str, Any] = {"arm": "full-teacher", "against": against, **shared}
+    for variant in ("original", "pruned", "full-teacher", "identity"):
+        yield Score("healing_task", "accuracy", 0.5, 0.4, 0.6, variant=variant, **shared)
+    for against in ("original", "identity"):
+        own: dict[str, Any] = {"variant": "full-teacher", "against": against, **shared}
         yield Score("healing_task", "difference", -0.1, -0.15, -0.05, **own)
     for count, (low, high) in enumerate(gains, start=1):
         for condition in ("before", "healed"):
-            own = {"arm": f"skip-{count}", "condition": condition, "affected": count, **shared}
+            own = {"variant": f"skip-{count}", "condition": condition, "affected": count, **shared}
             yield Score("healing_task", "accuracy", 0.3, 0.2, 0.4, **own)
-            yield Score("healing_task", "difference", -0.2, -0.3, -0.1, against="untouched", **own)
-        yield Score("healing_task", "difference", (low + high) / 2, low, high, against="whole", **own)
+            yield Score("healing_task", "difference", -0.2, -0.3, -0.1, against="original", **own)
+        yield Score("healing_task", "difference", (low + high) / 2, low, high, against="identity", **own)
 
 
 @pytest.mark.parametrize(

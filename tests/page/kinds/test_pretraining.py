@@ -24,13 +24,13 @@ def answers(findings: Iterable[Finding]) -> dict[str, tuple[str, str]]:
     return {each.question: (each.answer, each.verdict) for each in findings}
 
 
-def loss(value: float, arm: str, seed: int | None = None, half: float | None = None) -> Score:
+def loss(value: float, variant: str, seed: int | None = None, half: float | None = None) -> Score:
     bounds = () if half is None else (value - half, value + half)
-    return Score(MASKED_LM, "nll", value, *bounds, arm=arm, seed=seed)
+    return Score(MASKED_LM, "nll", value, *bounds, variant=variant, seed=seed)
 
 
-def test_an_arm_without_a_row_is_the_mean_of_its_seeds_and_fine_tunings_are_not_counted() -> None:
-    model = {"task": "rte", "arm": "a"}
+def test_a_variant_without_a_row_is_the_mean_of_its_seeds_and_fine_tunings_are_not_counted() -> None:
+    model = {"task": "rte", "variant": "a"}
     rows = [
         Score("glue", "accuracy", value, value - 0.1, value + 0.1, seed=seed, tuning_seed=tuning_seed, **model)
         for value, seed, tuning_seed in ((0.6, 0, None), (0.8, 1, None), (0.0, 0, 1))
@@ -51,10 +51,10 @@ def test_losses_are_ranked_and_claim_no_more_than_their_intervals() -> None:
     assert next(page.held_out_findings(known)).verdict == "supported"
 
 
-def test_an_arm_at_chance_is_not_said_to_know() -> None:
+def test_a_variant_at_chance_is_not_said_to_know() -> None:
     rows = [
-        Score("blimp", "accuracy", value, value - 0.01, value + 0.01, arm=arm)
-        for arm, value in (("elc", 0.6), ("ltg", 0.505), ("zero", 0.45))
+        Score("blimp", "accuracy", value, value - 0.01, value + 0.01, variant=variant)
+        for variant, value in (("elc", 0.6), ("ltg", 0.505), ("zero", 0.45))
     ]
     assert next(page.suite_findings(of(*rows[:2]))).answer.endswith("above chance (50 %): elc.")
     assert next(page.suite_findings(of(*rows))).answer.endswith("above chance (50 %): elc; below it: zero.")
@@ -64,12 +64,14 @@ def test_an_arm_at_chance_is_not_said_to_know() -> None:
     ("low", "high", "words"), [(0.0, 0.04, "uniform"), (0.06, 0.2, "not uniform"), (0.04, 0.06, "inconclusive")]
 )
 def test_uniform_is_an_equivalence(low: float, high: float, words: str) -> None:
-    distance = Score(UNIFORMITY, "distance", (low + high) / 2, low, high, arm="elc")
+    distance = Score(UNIFORMITY, "distance", (low + high) / 2, low, high, variant="elc")
     text, state = answers(page.stability_findings(of(distance)))["Are the layer weights uniform?"]
     assert text.startswith(f"elc {words}, distance ")
     assert state == ("inconclusive" if words == "inconclusive" else "supported")
 
 
 def test_an_unfinished_training_is_announced(data: ReportData) -> None:
-    cut = [row for row in data.scores if (row.measure, row.metric, row.arm, row.seed) != (TRAINING, "steps", "elc", 1)]
+    cut = [
+        row for row in data.scores if (row.measure, row.metric, row.variant, row.seed) != (TRAINING, "steps", "elc", 1)
+    ]
     assert "1 training (elc/1) is incomplete" in render(replace(data, scores=tuple(cut)))

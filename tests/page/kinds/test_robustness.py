@@ -20,9 +20,9 @@ from page.planted import ROBUSTNESS, of, only, row, without
 GUESS = row("robustness", "accuracy", 0.1, against="chance")
 
 
-def cell(data: ReportData, arm: str, name: str) -> Cell:
+def cell(data: ReportData, variant: str, name: str) -> Cell:
     matrix = survival(data)
-    return matrix.cells[arm][next(each for each in matrix.conditions if each.name == name)]
+    return matrix.cells[variant][next(each for each in matrix.conditions if each.name == name)]
 
 
 def one_condition(value: float, half: float, *, language: bool = False) -> Cell:
@@ -30,8 +30,8 @@ def one_condition(value: float, half: float, *, language: bool = False) -> Cell:
     run = of(
         row("robustness", "leads", 0.0 if language else 1.0),
         row("robustness", "classes", 1000) if language else GUESS,
-        row("robustness", metric, best, 0.0, arm="a", order="sequential"),
-        row("robustness", metric, value, half, arm="b", order="random"),
+        row("robustness", metric, best, 0.0, variant="a", order="sequential"),
+        row("robustness", metric, value, half, variant="b", order="random"),
     )
     return cell(run, "b", "all layers, random order")
 
@@ -59,7 +59,7 @@ def test_words_follow_the_ends_of_the_interval_and_of_a_loss_less_is_more(
     assert (found.fate, found.at_chance) == (fate, at_chance)
 
 
-def test_the_colour_is_the_share_of_the_way_from_chance_to_the_best_in_order() -> None:
+def test_the_color_is_the_share_of_the_way_from_chance_to_the_best_in_order() -> None:
     assert one_condition(0.5, 0.0).share == pytest.approx(0.5)
     assert one_condition(1.05, 0.0, language=True).share > one_condition(1.5, 0.0, language=True).share
     html = render(only(ROBUSTNESS, "robustness", "merging"))
@@ -81,21 +81,21 @@ def test_a_wider_interval_never_says_more(value: float, half: float, more: float
 
 @pytest.mark.parametrize(("value", "low"), [(math.nan, 0.1), (0.5, math.nan), (0.5, None)])
 def test_what_is_not_finite_or_has_half_an_interval_decides_nothing(value: float, low: float | None) -> None:
-    score = replace(row("robustness", "accuracy", 0.5, 0.1, arm="a", order="random"), value=value, low=low)
+    score = replace(row("robustness", "accuracy", 0.5, 0.1, variant="a", order="random"), value=value, low=low)
     assert not survival(of(score)).cells
 
 
-def arm(name: str, in_order: tuple[float, float], shuffled: tuple[float, float]) -> list[Score]:
-    """An arm by its value and half of its interval in order and in random order."""
+def variant(name: str, in_order: tuple[float, float], shuffled: tuple[float, float]) -> list[Score]:
+    """A variant by its value and half of its interval in order and in random order."""
     orders = (("sequential", in_order), ("random", shuffled))
-    return [row("robustness", "accuracy", *at, arm=name, order=order) for order, at in orders]
+    return [row("robustness", "accuracy", *at, variant=name, order=order) for order, at in orders]
 
 
 GUESSES, LEARNED = (0.11, 0.05), (0.9, 0.05)
 
 
 @pytest.mark.parametrize(
-    ("arms", "said"),
+    ("variants", "said"),
     [
         (
             {"a": (GUESSES, GUESSES)},
@@ -117,20 +117,22 @@ GUESSES, LEARNED = (0.11, 0.05), (0.9, 0.05)
     ],
 )
 def test_every_word_of_the_answer_is_shown_by_an_interval(
-    arms: dict[str, tuple[tuple[float, float], tuple[float, float]]], said: str
+    variants: dict[str, tuple[tuple[float, float], tuple[float, float]]], said: str
 ) -> None:
-    scores = (each for name, values in arms.items() for each in arm(name, *values))
+    scores = (each for name, values in variants.items() for each in variant(name, *values))
     assert summary(of(GUESS, *scores)).startswith(said)
 
 
-def test_arms_that_were_trained_less_are_named_first_and_a_curve_of_one_point_is_a_point() -> None:
-    trained = [row("training", "epochs", each, arm=arm, seed=0) for arm, each in (("baseline", 1.0), ("a", 20.0))]
+def test_variants_that_were_trained_less_are_named_first_and_a_curve_of_one_point_is_a_point() -> None:
+    trained = [
+        row("training", "epochs", each, variant=variant, seed=0) for variant, each in (("baseline", 1.0), ("a", 20.0))
+    ]
     losses = [
-        row("training", "validation_loss", 0.5, arm=arm, seed=0, step=step)
-        for arm, steps in (("baseline", (17,)), ("a", (17, 34)))
+        row("training", "validation_loss", 0.5, variant=variant, seed=0, step=step)
+        for variant, steps in (("baseline", (17,)), ("a", (17, 34)))
         for step in steps
     ]
-    scores = [GUESS, *arm("baseline", LEARNED, GUESSES), *arm("a", LEARNED, LEARNED)]
+    scores = [GUESS, *variant("baseline", LEARNED, GUESSES), *variant("a", LEARNED, LEARNED)]
     data = of(*scores, *trained, *losses)
     assert next(fates(data)) == "The variants were trained for different numbers of epochs: baseline 1 and a 20."
     assert next(fates(of(*scores, *trained[:1]))).startswith("baseline: 90.0 %")
@@ -149,10 +151,10 @@ def test_the_plan_to_copy_is_that_of_the_fewest_layers_that_survive() -> None:
         ("retrained", "even", 1): 0.9,
     }
     shared = {"order": "sequential"}
-    rows = [row("robustness", "accuracy", 0.9, 0.05, arm="a", **shared)]
+    rows = [row("robustness", "accuracy", 0.9, 0.05, variant="a", **shared)]
     rows += [
-        row("robustness", "accuracy", value, 0.05, arm=arm, strategy=rule, kept=count, **shared)
-        for (arm, rule, count), value in values.items()
+        row("robustness", "accuracy", value, 0.05, variant=variant, strategy=rule, kept=count, **shared)
+        for (variant, rule, count), value in values.items()
     ]
     found = fewest_layers(replace(of(GUESS, *rows), manifest={"depth": 4}))
     assert (found[0], str(found[1])) == ("a", "2 3")
@@ -170,14 +172,14 @@ def test_the_plan_to_copy_is_that_of_the_fewest_layers_that_survive() -> None:
     ],
 )
 def test_the_loss_of_nodes_is_judged_by_its_intervals(low: float, high: float, words: str) -> None:
-    lost: dict[str, object] = {"arm": "a", "layout": "blocks", "nodes": 4, "lost": 1, "order": "random"}
+    lost: dict[str, object] = {"variant": "a", "layout": "blocks", "nodes": 4, "failed": 1, "order": "random"}
     beside = row("nodes", "accuracy_lost_above", (low + high) / 2, (high - low) / 2, **lost, against="scattered")
     (said,) = node_sentences(of(row("nodes", "accuracy_lost", 0.1, 0.02, **lost), beside))
     assert f"A block costs {words} the same number of random layers" in said
 
 
 def test_orders_of_several_seeds_are_dots_of_their_own() -> None:
-    own = ROBUSTNESS.rows.where(measure="orders", arm="layerdrop")
+    own = ROBUSTNESS.rows.where(measure="orders", variant="layerdrop")
     html = render(of(*own, *(replace(each, seed=1) for each in own)))
     dots, _ = (
         trace
@@ -198,14 +200,16 @@ def test_after_training_alone_the_terminal_says_how_to_go_on_and_what_is_unfinis
     assert lines[0].split() == ["variant", "seeds", "last", "step", "best", "validation", "loss"]
     assert lines[-1].endswith("layerwise robustness RUN")
     assert lines[-2].startswith("baseline has the smallest validation loss of any seed: 0.1")
-    begun = tuple(each for each in ROBUSTNESS.scores if (each.arm, each.seed, each.metric) != ("layerdrop", 1, "steps"))
+    begun = tuple(
+        each for each in ROBUSTNESS.scores if (each.variant, each.seed, each.metric) != ("layerdrop", 1, "steps")
+    )
     text = read(render(without(replace(ROBUSTNESS, scores=begun), "position", "merging"))).text
     assert "1 training (layerdrop/1) and 2 parts (position and merging) are incomplete" in text
 
 
 @given(st.lists(st.text("abc-", min_size=1) | st.sampled_from(sorted(VARIANT_COLORS)), max_size=9))
-def test_known_arms_keep_their_colours_whoever_else_is_there(arms: list[str]) -> None:
-    slots = assign_colors(sort_variants(arms))
-    assert set(slots) == set(arms)
-    assert all(slots[arm] == VARIANT_COLORS[arm] for arm in arms if arm in VARIANT_COLORS)
-    assert not {slots[arm] for arm in slots if arm not in VARIANT_COLORS} & set(VARIANT_COLORS.values())
+def test_known_variants_keep_their_colors_whoever_else_is_there(variants: list[str]) -> None:
+    slots = assign_colors(sort_variants(variants))
+    assert set(slots) == set(variants)
+    assert all(slots[variant] == VARIANT_COLORS[variant] for variant in variants if variant in VARIANT_COLORS)
+    assert not {slots[variant] for variant in slots if variant not in VARIANT_COLORS} & set(VARIANT_COLORS.values())

@@ -54,11 +54,11 @@ def test_a_control_is_equal_only_if_its_interval_is_within_the_margin(half: floa
         else row
         for row in RUN.scores
     )
-    arms = [
+    controls = [
         each for each in write_findings(replace(RUN, scores=tuple(rows))) if "above that of the selected plan" in each
     ]
-    assert arms
-    assert all(words in each for each in arms)
+    assert controls
+    assert all(words in each for each in controls)
 
 
 def test_plans_can_be_copied_and_the_selected_one_is_in_a_command() -> None:

@@ -11,7 +11,7 @@ from page.planted import of
 
 
 def rows(condition: str, p_adjusted: float) -> list[Score]:
-    about: dict[str, Any] = {"condition": condition, "suite": "blimp", "arm": "elc", "seed": 1}
+    about: dict[str, Any] = {"condition": condition, "suite": "blimp", "variant": "elc", "seed": 1}
     return [
         Score(EDGES, "edges", 12.0, **about),
         Score(EDGES, "edges_of_model", 20.0, **about),

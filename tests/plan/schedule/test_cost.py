@@ -181,7 +181,7 @@ STRONG, WEAK, NOTHING, HARMFUL = (
     Importance(0.002, -0.004, 0.008),
     Importance(-0.2, -0.3, -0.1),
 )
-UNRESOLVED, LARGE = Importance(-0.02, -0.14, 0.1), Importance(1.25, -0.28, 2.79)
+INCONCLUSIVE, LARGE = Importance(-0.02, -0.14, 0.1), Importance(1.25, -0.28, 2.79)
 
 effects = st.builds(
     lambda value, radius: Importance(value, value - radius, value + radius),
@@ -245,7 +245,7 @@ def test_an_effect_is_detected_and_excluded_where_a_diagnosis_says_so(each: Impo
 
 def test_a_large_effect_that_is_not_resolved_trains_and_is_not_called_none() -> None:
     """Only a layer shown to have no effect above 0.01 nats can do without training."""
-    found = allocation([STRONG, WEAK, LARGE, UNRESOLVED, NOTHING, HARMFUL])
+    found = allocation([STRONG, WEAK, LARGE, INCONCLUSIVE, NOTHING, HARMFUL])
     assert found.shares == pytest.approx((1, 0.5, 1, 0, 0, 0))
     assert found.parts == (4, 2, 4, 1, 0, 0)
     told = explain_allocation(found).splitlines()
@@ -266,7 +266,7 @@ def test_a_large_effect_that_is_not_resolved_trains_and_is_not_called_none() -> 
     ("importance", "terms", "message"),
     [
         ([], {}, "importance must not be empty"),
-        ([UNRESOLVED, HARMFUL], {}, "no layer has a detectable effect above 0.01 nats/token (largest: layer"),
+        ([INCONCLUSIVE, HARMFUL], {}, "no layer has a detectable effect above 0.01 nats/token (largest: layer"),
         ([WEAK], {"min_effect": 0.2}, "no layer has a detectable effect above 0.2 nats/token (largest: layer"),
     ],
 )

@@ -159,9 +159,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_python_has_the_rows_the_claims_a_table_and_the_page(runs: tuple[Path, Path], tmp_path: Path) -> None:
     result = layerwise.compare(*runs)
     assert tuple(result.data.runs) == MODELS
-    assert {row.arm for row in result.rows if row.measure == "curve"} == set(MODELS)
+    assert {row.variant for row in result.rows if row.measure == "curve"} == set(MODELS)
     own = [row for row in result.claims if row.claim == "Do the middle layers all do the same thing?"]
-    assert [(row.arm, row.against, row.metric, row.value) for row in own] == [
+    assert [(row.variant, row.against, row.metric, row.value) for row in own] == [
         ("small", None, "supported", 1.0),
         ("medium", None, "supported", 1.0),
         (None, "every model", "holds", 2.0),
@@ -169,7 +169,9 @@ def test_python_has_the_rows_the_claims_a_table_and_the_page(runs: tuple[Path, P
     ]
     table = result.table("layer")
     assert set(table["measure"]) == {"layer"}
-    assert len(table[(table.arm == "small") & (table.strategy == "skip") & (table.task == "all")]) == DEPTHS["small"]
+    assert (
+        len(table[(table.variant == "small") & (table.strategy == "skip") & (table.task == "all")]) == DEPTHS["small"]
+    )
     assert result.plot("layers-0").alternative == "Skip one layer"
     assert result.report(tmp_path / "page.html").is_file()
     assert "small" in result.summary

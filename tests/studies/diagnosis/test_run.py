@@ -146,7 +146,7 @@ def test_layers_of_different_shapes_have_no_weight_comparisons(tmp_path: Path) -
     deltas = {score.part for score in scores if score.measure == "deltas"}
     assert "self_attn.q_proj.weight" in deltas
     assert "mlp.up_proj.weight" not in deltas
-    averaged = {score.layer for score in scores if score.metric == "neighbour_average"}
+    averaged = {score.layer for score in scores if score.metric == "neighbor_average"}
     assert averaged.isdisjoint({1, 2, 3})
     assert any("same shapes" in text for text in notes["ablation"])
 

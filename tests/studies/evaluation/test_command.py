@@ -65,9 +65,9 @@ def test_every_model_of_a_run_is_evaluated(tmp_path: Path) -> None:
     manifest = Manifest("m", None, "w", "float32", "cpu", "c", "h", 1, 1, 1, ("robustness",), (), 0)
     with Run.create(run, manifest):
         pass
-    for arm in ("elc", "ltg"):
-        path = save_llama(run / arm / "seed-0" / "model", depth=2)
-        TrainingRecord(arm, 0, "b", "d", "n", {"variant": "plain"}, 1, 1.0, 1, 1.0, 1).write(path)
+    for variant in ("elc", "ltg"):
+        path = save_llama(run / variant / "seed-0" / "model", depth=2)
+        TrainingRecord(variant, 0, "b", "d", "n", {"variant": "plain"}, 1, 1.0, 1, 1.0, 1).write(path)
     ended = layerwise("evaluate", run, "--limit", "2", "--quiet")
     assert ended.code == 0, ended.err
     with Run.open(run) as opened:
@@ -113,7 +113,7 @@ def test_an_opened_model_is_evaluated_in_python(model: Path, tmp_path: Path) -> 
     stack = load(model)
     result = evaluate(stack, reporter=Silent(), suite=(str(own),), run=tmp_path / "run")
     table = result.table("pairs mine.jsonl")
-    assert set(zip(table["arm"], table["seed"], strict=True)) >= {("tiny", 0)}
+    assert set(zip(table["variant"], table["seed"], strict=True)) >= {("tiny", 0)}
     with pytest.raises(DataError, match="fine-tuning reloads the model"):
         evaluate(stack, reporter=Silent(), suite=("msgs-ours",), tasks=("control length",), run=tmp_path / "other")
 

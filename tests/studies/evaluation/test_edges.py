@@ -46,8 +46,8 @@ def save_elc(folder: Path, variant: str = "elc") -> Path:
     return folder
 
 
-def record(arm: str, seed: int, settings: dict[str, object]) -> TrainingRecord:
-    return TrainingRecord(arm, seed, "base", "data", "texts", settings, 1, 1.0, 1, 1.0, 1)
+def record(variant: str, seed: int, settings: dict[str, object]) -> TrainingRecord:
+    return TrainingRecord(variant, seed, "base", "data", "texts", settings, 1, 1.0, 1, 1.0, 1)
 
 
 def edge_rows(run: Path) -> list[Score]:
@@ -61,9 +61,9 @@ def test_models_of_a_run_with_layer_weights_are_evaluated_without_edges(tmp_path
     manifest = Manifest("m", None, "w", "float32", "cpu", "c", "h", 1, 1, 1, ("pretraining",), (), 0)
     with Run.create(run, manifest):
         pass
-    for arm in ("elc", "ltg"):
-        folder = save_elc(run / arm / "seed-0" / "model", arm)
-        record(arm, 0, {"variant": "plain"}).write(folder)
+    for variant in ("elc", "ltg"):
+        folder = save_elc(run / variant / "seed-0" / "model", variant)
+        record(variant, 0, {"variant": "plain"}).write(folder)
     command = ("evaluate", run, "--limit", "8", "--without-edges")
     ended = layerwise(*command, "40%,2<-1+*<-0")
     assert ended.code == 0, ended.err
@@ -91,7 +91,7 @@ def test_a_causal_model_with_an_attached_wiring_is_evaluated_without_edges(tmp_p
     llama = tiny_llama()
     llama.resize_token_embeddings(len(tokenizer))
     chosen = recipe("wiring-identity", Options(Settings()), len(llama.model.layers))
-    wired = layer_mixing.attach(load(llama), chosen.variant)
+    wired = layer_mixing.attach(load(llama), chosen.extension)
     with torch.no_grad():
         wired.raw[1:] += 0.2
     assert isinstance(llama, LlamaForCausalLM)

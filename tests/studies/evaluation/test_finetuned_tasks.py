@@ -165,12 +165,12 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
 
 def _models(folder: Path) -> list[FineTunedModel]:
     found = []
-    for arm in ("ltg", "elc"):
+    for variant in ("ltg", "elc"):
         for seed in range(2):
-            location = folder / f"{arm}-{seed}"
+            location = folder / f"{variant}-{seed}"
             location.mkdir()
-            (location / "config.json").write_text(json.dumps({"arm": arm, "seed": seed}))
-            found.append(FineTunedModel(arm, seed, location))
+            (location / "config.json").write_text(json.dumps({"variant": variant, "seed": seed}))
+            found.append(FineTunedModel(variant, seed, location))
     return found
 
 
@@ -178,7 +178,12 @@ def test_rows_cover_fine_tunings_models_and_variants(tmp_path: Path, run: Run, t
     rows = run_task(_models(tmp_path), planted(), ONCE, run, seeds=3, **HOW)
     values = {named(row): row.value for row in rows if row.metric == "accuracy" and row.against is None}
     assert set(values) == {
-        *(f"{arm}/{seed}{part}" for arm in ("ltg", "elc") for seed in (0, 1) for part in ("", ".0", ".1", ".2")),
+        *(
+            f"{variant}/{seed}{part}"
+            for variant in ("ltg", "elc")
+            for seed in (0, 1)
+            for part in ("", ".0", ".1", ".2")
+        ),
         "ltg",
         "elc",
     }

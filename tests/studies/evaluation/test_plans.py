@@ -24,7 +24,7 @@ from layerwise.results import Run
 from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import CHANCE, NORMALISED
+from layerwise.results.vocabulary import CHANCE, NORMALIZED
 from layerwise.runner.minimal_pairs import ScoringOptions
 from layerwise.runner.plan_choice import PlanChoice
 from layerwise.runner.text_length import USED
@@ -83,8 +83,8 @@ def _models(folder: Path, labels: tuple[str, ...] = ("bert/0",)) -> list[FineTun
         location = folder / label.replace("/", "-")
         location.mkdir(exist_ok=True)
         (location / "config.json").write_text(json.dumps({"label": label}))
-        arm, _, seed = label.partition("/")
-        models.append(FineTunedModel(arm, int(seed), location, PLANS))
+        variant, _, seed = label.partition("/")
+        models.append(FineTunedModel(variant, int(seed), location, PLANS))
     return models
 
 
@@ -140,15 +140,15 @@ def test_the_summary_has_means_and_the_scale_from_chance(tmp_path: Path, run: Ru
     _evaluate(_models(tmp_path), [EASY, HARD], run, seeds=2)
     easy, hard = (_values(run, task.name, task.metric) for task in (EASY, HARD))
     means = _values(run, "all", "mean")
-    scaled, medians = (_values(run, "all", name, NORMALISED) for name in ("mean", "median"))
+    scaled, medians = (_values(run, "all", name, NORMALIZED) for name in ("mean", "median"))
     assert means["bert/0.1"] == pytest.approx((easy["bert/0.1"] + hard["bert/0.1"]) / 2)
     assert means["0 of bert"] == pytest.approx((easy["0 of bert"] + hard["0 of bert"]) / 2)
     assert _values(run, "all", "mean", against=CHANCE)["0 of bert"] == pytest.approx(0.25)
     parts = [(easy["0 1 3 of bert/0.0"] - 0.5) / (easy["bert"] - 0.5), hard["0 1 3 of bert/0.0"] / hard["bert"]]
     assert scaled["0 1 3 of bert/0.0"] == medians["0 1 3 of bert/0.0"] == pytest.approx(sum(parts) / 2)
-    assert _values(run, "easy", "accuracy", NORMALISED)["0 1 3 of bert/0.0"] == pytest.approx(parts[0])
+    assert _values(run, "easy", "accuracy", NORMALIZED)["0 1 3 of bert/0.0"] == pytest.approx(parts[0])
     assert not any(" of " not in subject for subject in scaled)
-    of = {"arm": "bert", "seed": None, "plan": "0", "condition": None, "against": None}
+    of = {"variant": "bert", "seed": None, "plan": "0", "condition": None, "against": None}
     (row,) = Rows(run.store.scores("glue", task="all", metric="mean")).where(**of)
     assert row.low is not None
     assert "all: the mean is over easy (accuracy), hard (mcc)." in [note.text for note in run.store.notes("glue")]
@@ -156,7 +156,7 @@ def test_the_summary_has_means_and_the_scale_from_chance(tmp_path: Path, run: Ru
 
 def test_models_of_different_depth_are_an_error(tmp_path: Path) -> None:
     (model,) = _models(tmp_path)
-    deeper = replace(model, arm="deep", members=PlanChoice(("painters",)).list_members(6))
+    deeper = replace(model, variant="deep", members=PlanChoice(("painters",)).list_members(6))
     check_one_depth([model, model])
     with pytest.raises(DataError, match=r"different ones \(bert/0 has 4 layers, deep/0 has 6 layers\)"):
         check_one_depth([model, deeper])
@@ -240,14 +240,14 @@ def _run(*rows: Score) -> Any:
 
 def _part(name: str, value: float, files: int, examples: int | None) -> tuple[Score, Score]:
     return (
-        Score(BABYLM, "part", value, task=name, arm="elc", documents=examples),
-        Score(BABYLM, "files", float(files), task=name, arm="elc"),
+        Score(BABYLM, "part", value, task=name, variant="elc", documents=examples),
+        Score(BABYLM, "files", float(files), task=name, variant="elc"),
     )
 
 
 def test_the_aggregate_has_the_number_of_files() -> None:
     parts = (*_part("blimp", 52.77, 17, 1152), *_part("glue", 43.9, 10, 160), *_part("msgs", 0.0, 11, None))
-    total = Score(BABYLM, "aggregate", 39.56, arm="elc")
+    total = Score(BABYLM, "aggregate", 39.56, variant="elc")
     head, columns, line = (
         re.split(r"\s{2,}", text.strip()) for text in aggregate_lines(_run(*parts, total)).split("\n")
     )

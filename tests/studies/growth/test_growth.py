@@ -37,22 +37,24 @@ def test_models_and_rows_are_written(grown: tuple[Path, Ended]) -> None:
     with Run.open(folder) as run:
         rows = run.store.scores()
         assert run.manifest.families == (FAMILY,)
-    held_out = {(row.arm, row.seed) for row in rows if row.measure == "held_out"}
-    assert held_out == {(arm, seed) for arm in ("uniform", "stacking") for seed in (None, 0, 1)}
-    metrics = {row.metric for row in rows if (row.measure, row.arm, row.seed) == ("training", "stacking", 0)}
+    held_out = {(row.variant, row.seed) for row in rows if row.measure == "held_out"}
+    assert held_out == {(variant, seed) for variant in ("uniform", "stacking") for seed in (None, 0, 1)}
+    metrics = {row.metric for row in rows if (row.measure, row.variant, row.seed) == ("training", "stacking", 0)}
     assert {"tokens", "flops", "step_seconds", "peak_bytes", "parameters"} <= metrics
     assert not [row for row in rows if row.claim], "what a row is about stands in its columns"
-    phases = {row.phase for row in rows if row.measure == "schedule" and row.arm == "stacking"}
-    timed = {row.phase for row in rows if (row.arm, row.metric) == ("stacking", "step_seconds")}
+    phases = {row.phase for row in rows if row.measure == "schedule" and row.variant == "stacking"}
+    timed = {row.phase for row in rows if (row.variant, row.metric) == ("stacking", "step_seconds")}
     assert (phases, timed) == ({"shallow", "stacked"}, {None, "shallow", "stacked"})
-    accounted = {(row.arm, row.metric) for row in rows if row.measure == "accounting"}
-    assert accounted == {(arm, metric) for arm in ("uniform", "stacking") for metric in ("predicted", "measured")}
+    accounted = {(row.variant, row.metric) for row in rows if row.measure == "accounting"}
+    assert accounted == {
+        (variant, metric) for variant in ("uniform", "stacking") for metric in ("predicted", "measured")
+    }
 
 
 @pytest.mark.slow
 def test_the_cost_equals_that_of_uniform_training(grown: tuple[Path, Ended]) -> None:
     folder, _ = grown
-    figures = {arm: record(folder, arm).figures for arm in ("uniform", "stacking")}
+    figures = {variant: record(folder, variant).figures for variant in ("uniform", "stacking")}
     assert figures["uniform"]["tokens"] == 60 * STEP_TOKENS
     assert figures["stacking"]["tokens"] > 60 * STEP_TOKENS
     assert figures["stacking"]["flops"] == pytest.approx(figures["uniform"]["flops"], rel=0.01)
@@ -60,7 +62,7 @@ def test_the_cost_equals_that_of_uniform_training(grown: tuple[Path, Ended]) -> 
         rows = {
             (row.unit, row.metric): row
             for row in run.store.scores("growth")
-            if (row.arm, row.against) == ("stacking", "uniform")
+            if (row.variant, row.against) == ("stacking", "uniform")
         }
     assert rows["flops", "difference"].low is not None
     assert {"saving", "saving_at_most", "saving_at_least"} & {metric for terms, metric in rows if terms == "flops"}
@@ -78,11 +80,11 @@ def test_variants_of_a_seed_start_from_the_same_weights(grown: tuple[Path, Ended
     options = ("--schedules", folder.parent / "late.yaml", "--match", "tokens", "--seeds", 2)
     growth(config, texts, folder, *options, *LONGER)
     for seed in (0, 1):
-        one, other = (record(folder, arm, seed).history[0] for arm in ("uniform", "late"))
+        one, other = (record(folder, variant, seed).history[0] for variant in ("uniform", "late"))
         assert one == other
     assert record(folder, "late", 0).history[0] != record(folder, "late", 1).history[0]
     with Run.open(folder) as run:
-        rows = [row for row in run.store.scores("growth") if (row.arm, row.against) == ("late", "uniform")]
+        rows = [row for row in run.store.scores("growth") if (row.variant, row.against) == ("late", "uniform")]
     assert ("loss_ratio", "tokens") in {(row.metric, row.unit) for row in rows}
     assert "flops" not in {row.unit for row in rows if row.metric == "difference"}
 

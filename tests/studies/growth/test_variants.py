@@ -189,7 +189,7 @@ def test_the_frontier_has_all_comparisons(config: Path, texts: Path, tmp_path: P
         run=tmp_path / "run",
         reporter=Silent(),
     )
-    rows = {(row.arm, row.share, row.unit, row.metric) for row in result.rows if row.measure == "growth"}
+    rows = {(row.variant, row.share, row.unit, row.metric) for row in result.rows if row.measure == "growth"}
     assert ("published", None, "flops", "difference") in rows
     for cost in ("flops", "seconds"):
         metrics = {metric for *about, metric in rows if about == ["published", None, cost]}
@@ -198,7 +198,7 @@ def test_the_frontier_has_all_comparisons(config: Path, texts: Path, tmp_path: P
     assert ("published", 0.634, "budget", "loss_ratio") in rows
     assert record(tmp_path / "run", "published@0.634").steps == 13
     rates = result.table("rates")
-    assert set(rates["arm"]) == {"uniform", "published"}
+    assert set(rates["variant"]) == {"uniform", "published"}
     assert set(rates.query("metric == 'nll'")["warmup"].dropna()) == {0.05, 0.2}
     assert "Schedules compared" in (tmp_path / "run" / "report.html").read_text()
 
@@ -221,13 +221,13 @@ def test_a_trained_model_is_compared_with_its_controls(
     ended = grow(checkpoint, texts, folder, *options)
     assert "from its own weights" in ended.err
     assert read_schedule(folder / "importance.yaml").phases[-1].trains == (1, 2, 3)
-    rates = {record(folder, arm).recipe["settings"]["learning_rate"] for arm in ("importance", "permuted")}
+    rates = {record(folder, variant).recipe["settings"]["learning_rate"] for variant in ("importance", "permuted")}
     assert len(rates) == 1
     with Run.open(folder) as run:
         differences = run.store.scores("growth", metric="difference")
         assert any("this cost is not counted" in note.text for note in run.store.notes("growth"))
     assert {("importance", "permuted", "flops"), ("permuted", "uniform", "flops")} <= {
-        (row.arm, row.against, row.unit) for row in differences
+        (row.variant, row.against, row.unit) for row in differences
     }
 
 

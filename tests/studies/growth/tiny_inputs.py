@@ -39,7 +39,7 @@ def save_checkpoint(folder: Path, config: Path, texts: Path) -> Path:
     return folder
 
 
-def record(folder: Path, arm: str, seed: int = 0) -> TrainingRecord:
-    found = TrainingRecord.read(folder / arm / f"seed-{seed}" / "model")
+def record(folder: Path, variant: str, seed: int = 0) -> TrainingRecord:
+    found = TrainingRecord.read(folder / variant / f"seed-{seed}" / "model")
     assert found is not None
     return found

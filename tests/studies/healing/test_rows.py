@@ -57,18 +57,18 @@ class PlantedLosses:
 
 @pytest.mark.parametrize(("whole", "at"), [(2.0, 1.5), (1.9, 0.0)])
 def test_the_crossing_is_relative_to_the_control(whole: float, at: float) -> None:
-    healing = Healing(Plan.identity(6), 6, variants("whole", "skip-1", "skip-2"), 2)
+    healing = Healing(Plan.identity(6), 6, variants("identity", "skip-1", "skip-2"), 2)
     losses = {
         f"{name}/{seed}": loss
         for seed in range(2)
-        for name, loss in (("whole", whole), ("skip-1", 1.95), ("skip-2", 2.05))
+        for name, loss in (("identity", whole), ("skip-1", 1.95), ("skip-2", 2.05))
     }
     rows = {
         (row.metric, row.affected): row.value
         for row in made.window_rows(healing, PlantedLosses(losses))
-        if row.against == "whole"
+        if row.against == "identity"
     }
-    assert rows["above_whole", 2] == pytest.approx(2.05 - whole)
+    assert rows["above_original", 2] == pytest.approx(2.05 - whole)
     assert rows["layers", None] == pytest.approx(at)
 
 
@@ -91,18 +91,18 @@ def test_a_random_plan_has_the_same_size_and_differs() -> None:
     assert all(len(Plan.parse(text).steps()) == 4 for text in drawn)
 
 
-LOSSES = {"untouched": 2.0, "pruned": 3.0, "lora/0": 2.6, "random before/0": 6.0, "random/0": 3.2, "whole/0": 1.9}
+LOSSES = {"original": 2.0, "pruned": 3.0, "lora/0": 2.6, "random before/0": 6.0, "random/0": 3.2, "identity/0": 1.9}
 
 
 def test_every_share_is_of_the_requested_plans_loss_increase() -> None:
-    healing = Healing(Plan.parse("0-1 4-5"), 6, variants("lora", "whole", "random"), 1)
+    healing = Healing(Plan.parse("0-1 4-5"), 6, variants("lora", "identity", "random"), 1)
     rows = made.regained(healing, PlantedLosses(LOSSES, reach=0.1), "all")  # type: ignore[arg-type]
-    values = {(row.arm, row.metric): row.value for row in rows}
+    values = {(row.variant, row.metric): row.value for row in rows}
     assert values["pruned", "lost"] == pytest.approx(1.0)
-    for arm, share in {"lora": 0.4, "random": -0.2}.items():
-        assert values[arm, "regained"] == pytest.approx(share)
-        assert values[arm, "regained_share"] == pytest.approx(share)
-        assert values[arm, "net_share"] == pytest.approx(share - 0.1)
+    for variant, share in {"lora": 0.4, "random": -0.2}.items():
+        assert values[variant, "regained"] == pytest.approx(share)
+        assert values[variant, "regained_share"] == pytest.approx(share)
+        assert values[variant, "net_share"] == pytest.approx(share - 0.1)
 
 
 class Text:
@@ -130,7 +130,7 @@ def outcomes(models: dict[str, np.ndarray], documents: int = 40) -> Outcomes:
 
 DRAW = np.random.default_rng(5)
 BASE = DRAW.gamma(9.0, 1.0, 80) + np.repeat(np.arange(40) % 2, 2) * 9
-MODELS = {"untouched": BASE, "pruned": BASE + DRAW.gamma(4.0, 1.0, 80)}
+MODELS = {"original": BASE, "pruned": BASE + DRAW.gamma(4.0, 1.0, 80)}
 MODELS |= {f"lora/{seed}": BASE + DRAW.gamma(2.0, 1.0, 80) + seed for seed in range(3)}
 
 
@@ -144,15 +144,15 @@ def losses(name: str, documents: int = 40) -> list[Loss]:
 def test_the_loss_increase_has_the_interval_of_a_sweep(task: str) -> None:
     (row,) = (
         row
-        for row in compute_effects([*losses("untouched"), *losses("pruned")], "untouched", seed=0)
+        for row in compute_effects([*losses("original"), *losses("pruned")], "original", seed=0)
         if (row.metric, row.task) == ("delta_nll", task)
     )
-    assert outcomes(MODELS).difference("pruned", "untouched", task) == (row.value, row.low, row.high)
+    assert outcomes(MODELS).difference("pruned", "original", task) == (row.value, row.low, row.high)
 
 
 def test_intervals_cover_seeds_and_documents_of_every_task() -> None:
     found = outcomes(MODELS)
-    gaps = [found.loss(f"lora/{seed}", "all") - found.loss("untouched", "all") for seed in range(3)]
+    gaps = [found.loss(f"lora/{seed}", "all") - found.loss("original", "all") for seed in range(3)]
     mean = np.mean([MODELS[f"lora/{seed}"] for seed in range(3)], axis=0) - BASE
     by_task = [mean.reshape(40, 2).sum(axis=1)[task::2] for task in range(2)]
     sides = np.concatenate(by_task)
@@ -173,12 +173,12 @@ def test_intervals_cover_seeds_and_documents_of_every_task() -> None:
 
 def test_influences_of_a_share_match_leaving_a_document_out() -> None:
     found = outcomes(MODELS)
-    start, whole, healed = (found.loss(name, "a") for name in ("pruned", "untouched", "lora/0"))
+    start, whole, healed = (found.loss(name, "a") for name in ("pruned", "original", "lora/0"))
     share = (start - healed) / (start - whole)
     own = [index for index, window in enumerate(Text(40).windows) if window.task == "a"]
     kept = [index for index in own if Text(40).windows[index].document != "d0"]
-    of = {name: MODELS[name][kept].mean() for name in ("pruned", "untouched", "lora/0")}
-    left = (of["pruned"] - of["lora/0"]) / (of["pruned"] - of["untouched"])
+    of = {name: MODELS[name][kept].mean() for name in ("pruned", "original", "lora/0")}
+    left = (of["pruned"] - of["lora/0"]) / (of["pruned"] - of["original"])
     assert share.value - left == pytest.approx(share.influences[0], rel=0.15)
     assert share.influences.sum() == pytest.approx(0.0, abs=1e-12)
 
@@ -187,13 +187,13 @@ def test_few_documents_use_windows_as_units_and_fewer_have_no_interval() -> None
     for documents, units in ((8, 8), (7, 14), (3, 6)):
         models = {name: nll[: 2 * documents] for name, nll in MODELS.items()}
         found = outcomes(models, documents)
-        gap = found.loss("lora/0", "all") - found.loss("untouched", "all")
+        gap = found.loss("lora/0", "all") - found.loss("original", "all")
         assert gap.influences.size == units
         assert bool(average_linear([gap], found.strata("all")).terms) == (units >= 8)
 
 
 QUESTIONS = 40
-VARIANTS = variants("lora", "whole", "random", "skip-1")
+VARIANTS = variants("lora", "identity", "random", "skip-1")
 
 
 def answered(right: int, first: int = 0) -> Survey:
@@ -204,7 +204,7 @@ def answered(right: int, first: int = 0) -> Survey:
 
 def rows_of(seeds: int = 2, **right: Survey) -> list[Score]:
     surveys = {
-        "untouched": answered(30),
+        "original": answered(30),
         "pruned": answered(10),
         "skip-1 before": answered(20),
         **{f"random before/{seed}": answered(5) for seed in range(seeds)},
@@ -224,32 +224,32 @@ def one(rows: Sequence[Score], **columns: object) -> Score:
 def test_benchmark_accuracy_and_differences_are_paired_by_question() -> None:
     rows = rows_of()
     assert one(rows, against="chance").value == 0.25
-    assert one(rows, metric="accuracy", arm="untouched").value == pytest.approx(30 / 40)
-    pruned = one(rows, metric="difference", arm="pruned", against="untouched")
+    assert one(rows, metric="accuracy", variant="original").value == pytest.approx(30 / 40)
+    pruned = one(rows, metric="difference", variant="pruned", against="original")
     expected = paired_proportions(0, 20, QUESTIONS)
     assert (pruned.value, pruned.low, pruned.high) == pytest.approx((-0.5, float(expected.low), float(expected.high)))
-    assert one(rows, metric="accuracy", arm="lora", seed=1).low == pytest.approx(float(wilson(26, QUESTIONS).low))
-    assert one(rows, metric="accuracy", arm="lora").value == pytest.approx(25.5 / 40)
-    assert one(rows, metric="difference", arm="lora", against="untouched").value == pytest.approx(-4.5 / 40)
+    assert one(rows, metric="accuracy", variant="lora", seed=1).low == pytest.approx(float(wilson(26, QUESTIONS).low))
+    assert one(rows, metric="accuracy", variant="lora").value == pytest.approx(25.5 / 40)
+    assert one(rows, metric="difference", variant="lora", against="original").value == pytest.approx(-4.5 / 40)
 
 
 def test_the_control_is_paired_by_seed() -> None:
-    rows = rows_of(whole_0=answered(25), whole_1=answered(26, first=2))
-    beside = one(rows, metric="difference", arm="lora", against="whole")
+    rows = rows_of(identity_0=answered(25), identity_1=answered(26, first=2))
+    beside = one(rows, metric="difference", variant="lora", against="identity")
     assert beside.value == pytest.approx(0.0)
-    swapped = rows_of(whole_0=answered(30), whole_1=answered(26), lora_0=answered(20), lora_1=answered(26))
-    row = one(swapped, metric="difference", arm="lora", against="whole")
+    swapped = rows_of(identity_0=answered(30), identity_1=answered(26), lora_0=answered(20), lora_1=answered(26))
+    row = one(swapped, metric="difference", variant="lora", against="identity")
     assert row.value == pytest.approx(-5 / 40)
-    assert not [row for row in rows if row.arm == "whole" and row.against == "whole"]
+    assert not [row for row in rows if row.variant == "identity" and row.against == "identity"]
 
 
 def test_windows_are_evaluated_before_and_after_healing() -> None:
     rows = rows_of()
-    before = one(rows, metric="accuracy", arm="skip-1", condition="before")
-    after = one(rows, metric="accuracy", arm="skip-1", condition="healed")
+    before = one(rows, metric="accuracy", variant="skip-1", condition="before")
+    after = one(rows, metric="accuracy", variant="skip-1", condition="healed")
     assert (before.affected, after.affected) == (1, 1)
     assert before.value == pytest.approx(0.5)
-    assert one(rows, metric="difference", arm="skip-1", condition="before").value == pytest.approx(-0.25)
+    assert one(rows, metric="difference", variant="skip-1", condition="before").value == pytest.approx(-0.25)
 
 
 SHORT = ("--steps", "2", "--seeds", "2", "--evals", "1", "--batch-size", "4", "--max-length", "24")
@@ -329,7 +329,7 @@ def test_a_plan_with_groups_is_healed_without_a_checkpoint(inputs: tuple[Path, P
         (("--plan", "0 Q4_0:1"), "cannot heal a model under a plan with Q4_0:1"),
         (("--plan", "a:0 b:1"), "takes layers of several models"),
         (("--plan", "0-1", "--compare", "lora-label"), "did you mean lora-labels"),
-        (("--plan", "0-1", "--controls", "wole"), "did you mean whole"),
+        (("--plan", "0-1", "--controls", "identiy"), "did you mean identity"),
         (("--plan", "0-1", "--teacher", "none", "--hidden", "mse"), "--hidden requires --teacher self"),
         (("--plan", "0-1", "--method", "tail", "--rank", "4"), "--rank requires --method lora"),
         (("--plan", "0-1", "--steps", "3", "--epochs", "1"), "Pass one of them"),

@@ -53,8 +53,8 @@ SEARCH = [
     Score("search", "delta_nll", 0.5, 0.4, 0.6, 0.01, 0.02, 0.05, 9, 1_000, task="report", plan="0 2 3"),
     Score("search", "gap", 0.125, 0.0, 0.25, task="report", plan="0 2 3"),
     Score("search", "delta_nll", 0.3, 0.2, 0.4, task="search", plan="0-2"),
-    Score("search", "above_chosen", 0.75, 0.5, 1.0, 0.01, 0.03, 0.1, 9, 1_000, task="report", arm="random"),
-    Score("search", "better", 0.05, task="report", arm="random"),
+    Score("search", "above_chosen", 0.75, 0.5, 1.0, 0.01, 0.03, 0.1, 9, 1_000, task="report", variant="random"),
+    Score("search", "better", 0.05, task="report", variant="random"),
 ]
 
 
@@ -125,12 +125,12 @@ def trained(folder: Path) -> Path:
     for name in ("config.json", "model.safetensors"):
         (folder / name).write_text(name)
     TrainingRecord(
-        arm="shuffled",
+        variant="shuffled",
         seed=1,
         base="0a1b",
         data="2c3d",
         data_name="digits | of hands",
-        recipe={"arm": "shuffled"},
+        recipe={"variant": "shuffled"},
         steps=1200,
         epochs=2.5,
         examples=9600,

@@ -73,7 +73,7 @@ def value(rows: list[Score], strategy: str, order: str, metric: str = "accuracy"
 
 @pytest.fixture(scope="module")
 def rows() -> list[Score]:
-    return compare_models("arm", STACKS, SPLITS, draws=6, seed=5)
+    return compare_models("variant", STACKS, SPLITS, draws=6, seed=5)
 
 
 def test_members_and_their_ensemble_in_order(rows: list[Score]) -> None:
@@ -127,7 +127,7 @@ def test_language_models_are_compared_by_loss() -> None:
     texts = Listed([{"input_ids": row, "labels": row} for row in ids])
     splits = Splits("text", "d", texts, texts, texts)
     stacks = {name: load(tiny_llama(3, seed=seed)) for seed, name in enumerate("ab")}
-    found = compare_models("arm", stacks, splits, draws=2)
+    found = compare_models("variant", stacks, splits, draws=2)
     with torch.inference_mode():
         said = torch.stack([stack.model(ids).logits for stack in stacks.values()]).mean(0)
     nll = torch.nn.functional.cross_entropy(said[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
@@ -136,8 +136,8 @@ def test_language_models_are_compared_by_loss() -> None:
 
 
 def test_one_model_cannot_be_merged() -> None:
-    with pytest.raises(ModelError, match="requires at least two models; arm has 1"):
-        compare_models("arm", {"a": STACKS["a"]}, SPLITS, draws=1)
+    with pytest.raises(ModelError, match="requires at least two models; variant has 1"):
+        compare_models("variant", {"a": STACKS["a"]}, SPLITS, draws=1)
 
 
 PLANTED = splits(32)
@@ -175,13 +175,13 @@ def test_replacing_a_node_restores_the_planted_reader() -> None:
     stacks = {name: classifier([Idle(), Reader(), Idle(), Idle()]) for name in "ab"}
     merged = Stack.with_sources(stacks)
     steps: list[None] = []
-    rows = list(replace_nodes("arm", merged, ("a", "b"), PLANTED, 0, lambda: steps.append(None)))
+    rows = list(replace_nodes("variant", merged, ("a", "b"), PLANTED, 0, lambda: steps.append(None)))
     found = {(row.strategy, row.order, row.metric): row for row in rows}
     assert len(steps) == 2
     for order in ("sequential", "random"):
         whole = found["node replaced", order, "accuracy"].value
         assert whole == pytest.approx(1.0)
-        lost = found["node lost", order, "accuracy"].value
+        lost = found["node failed", order, "accuracy"].value
         # One of the four nodes has the reader; without it the model guesses.
         assert 0.75 <= lost < 0.85
         gap = found["node replaced", order, "accuracy_above"]
@@ -192,17 +192,17 @@ def test_the_spread_is_over_models_and_not_over_nodes() -> None:
     merged = Stack.with_sources({name: classifier([Idle(), Reader(), Idle(), Idle()]) for name in "ab"})
     found = {
         (row.strategy, row.order, row.metric): row
-        for row in replace_nodes("arm", merged, ("a", "b"), PLANTED, 0, lambda: None)
+        for row in replace_nodes("variant", merged, ("a", "b"), PLANTED, 0, lambda: None)
     }
-    lost = found["node lost", "sequential", "accuracy"]
-    assert found["node lost", "sequential", "accuracy_spread"].value == 0
+    lost = found["node failed", "sequential", "accuracy"]
+    assert found["node failed", "sequential", "accuracy_spread"].value == 0
     assert lost.low < lost.value < lost.high
     gained = found["node replaced", "sequential", "accuracy_above"]
     assert 0 < gained.low < gained.value == pytest.approx(1 - lost.value)
 
 
-def pedigree(arm: str, seed: int = 0, base: str = "base-1", variant: str = "plain") -> TrainingRecord:
-    return TrainingRecord(arm, seed, base, "data", "digits", {"variant": variant}, 1, 1.0, 1, 1.0, 1)
+def pedigree(variant: str, seed: int = 0, base: str = "base-1", extension: str = "plain") -> TrainingRecord:
+    return TrainingRecord(variant, seed, base, "data", "digits", {"extension": extension}, 1, 1.0, 1, 1.0, 1)
 
 
 def trained(folder: Path, found: TrainingRecord) -> Path:
@@ -211,10 +211,10 @@ def trained(folder: Path, found: TrainingRecord) -> Path:
     return folder
 
 
-def run_of(folder: Path, *arms: str, seeds: int = 2) -> Path:
-    for arm in arms:
+def run_of(folder: Path, *variants: str, seeds: int = 2) -> Path:
+    for variant in variants:
         for seed in range(seeds):
-            trained(folder / arm / f"seed-{seed}" / "model", pedigree(arm, seed))
+            trained(folder / variant / f"seed-{seed}" / "model", pedigree(variant, seed))
     folder.mkdir(exist_ok=True)
     (folder / "manifest.json").write_text("{}")
     return folder
@@ -222,40 +222,43 @@ def run_of(folder: Path, *arms: str, seeds: int = 2) -> Path:
 
 def test_every_finished_model_of_a_run_is_a_source_of_its_variant(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", "layershuffle", "baseline", "retrained-6", seeds=3)
-    arms = group_by_variant(read_source_models([str(run)]))
-    assert {arm: list(found) for arm, found in arms.items()} == {
+    variants = group_by_variant(read_source_models([str(run)]))
+    assert {variant: list(found) for variant, found in variants.items()} == {
         "baseline": ["a", "b", "c"],
         "layershuffle": ["a", "b", "c"],
     }
-    assert arms["layershuffle"]["c"].location == str(run / "layershuffle" / "seed-2" / "model")
+    assert variants["layershuffle"]["c"].location == str(run / "layershuffle" / "seed-2" / "model")
 
 
 def test_models_keep_the_given_order(tmp_path: Path) -> None:
-    one, two = (str(trained(tmp_path / name, pedigree("arm"))) for name in ("z", "y"))
-    (arm, found), *rest = group_by_variant(read_source_models([one, two, "owner/hub-model"])).items()
-    assert (arm, [source.location for source in found.values()]) == ("arm", [one, two])
+    one, two = (str(trained(tmp_path / name, pedigree("variant"))) for name in ("z", "y"))
+    (variant, found), *rest = group_by_variant(read_source_models([one, two, "owner/hub-model"])).items()
+    assert (variant, [source.location for source in found.values()]) == ("variant", [one, two])
     assert [(name, list(more)) for name, more in rest] == [("models", ["a"])]
 
 
 def test_duplicate_models_and_empty_runs_are_errors(tmp_path: Path) -> None:
-    run = run_of(tmp_path / "run", "arm")
+    run = run_of(tmp_path / "run", "variant")
     with pytest.raises(ModelError, match="must be distinct"):
-        read_source_models([str(run), str(run / "arm" / "seed-0" / "model")])
+        read_source_models([str(run), str(run / "variant" / "seed-0" / "model")])
     with pytest.raises(RunError, match="no finished model"):
         read_source_models([str(run_of(tmp_path / "empty"))])
 
 
 def test_different_base_models_are_an_error_and_unknown_ones_a_note() -> None:
-    known = {"a": SourceModel("arm", "A", pedigree("arm")), "b": SourceModel("arm", "B", pedigree("arm", 1))}
+    known = {
+        "a": SourceModel("variant", "A", pedigree("variant")),
+        "b": SourceModel("variant", "B", pedigree("variant", 1)),
+    }
     assert check_one_base(known) == ()
     with pytest.raises(ModelError, match=r"a \(A\) and c \(C\) were trained from different base"):
-        check_one_base({**known, "c": SourceModel("arm", "C", pedigree("arm", base="base-2"))})
+        check_one_base({**known, "c": SourceModel("variant", "C", pedigree("variant", base="base-2"))})
     (said,) = check_one_base({**known, "c": SourceModel("models", "C", None), "d": SourceModel("models", "D", None)})
     assert said.startswith("the base of c, d is unknown")
     assert check_one_base({"a": SourceModel("models", "A", None)}) == ()
 
 
 def test_any_number_of_models_can_be_named() -> None:
-    many = list(name_models([SourceModel("arm", str(number), None) for number in range(60)]))
+    many = list(name_models([SourceModel("variant", str(number), None) for number in range(60)]))
     assert len(set(many)) == 60
     assert many[26:28] == ["a1", "b1"]

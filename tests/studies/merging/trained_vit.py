@@ -7,10 +7,10 @@ from layerwise.results.training_record import TrainingRecord
 
 
 def save_vit(
-    folder: Path, seed: int, arm: str | None, *, base: str = "base", data: str = "", depth: int = DEPTH
+    folder: Path, seed: int, variant: str | None, *, base: str = "base", data: str = "", depth: int = DEPTH
 ) -> Path:
     tiny_vit(depth=depth, seed=seed, spread=0.3).save_pretrained(folder)
-    if arm is not None:
+    if variant is not None:
         recipe = {"variant": "plain"}
-        TrainingRecord(arm, seed, base, data, "digits", recipe, 1, 1.0, 1, 1.0, 1).write(folder)
+        TrainingRecord(variant, seed, base, data, "digits", recipe, 1, 1.0, 1, 1.0, 1).write(folder)
     return folder

@@ -33,14 +33,14 @@ from row_names import named
 from tier import by_tier
 
 
-def models(measure: str, task: str, metric: str, **arms: list[float]) -> list[Score]:
-    names = {arm: arm.replace("_", "-") for arm in arms}
+def models(measure: str, task: str, metric: str, **variants: list[float]) -> list[Score]:
+    names = {variant: variant.replace("_", "-") for variant in variants}
     rows = [
-        Score(measure, metric, value, task=task, arm=names[arm], seed=seed)
-        for arm, values in arms.items()
+        Score(measure, metric, value, task=task, variant=names[variant], seed=seed)
+        for variant, values in variants.items()
         for seed, value in enumerate(values)
     ]
-    return rows + [Score(measure, metric, 99.0, task=task, arm=names[arm]) for arm in arms]
+    return rows + [Score(measure, metric, 99.0, task=task, variant=names[variant]) for variant in variants]
 
 
 LTG = [3.0, 3.4, 3.2, 3.1]
@@ -67,7 +67,7 @@ def test_differences_are_paired_by_seed() -> None:
 
 def test_p_values_are_corrected_over_variants() -> None:
     rng = np.random.default_rng(0)
-    noisy = {arm: list(3.0 + rng.normal(0, 0.1, 4)) for arm in ("ltg", "elc", "zero", "denseformer")}
+    noisy = {variant: list(3.0 + rng.normal(0, 0.1, 4)) for variant in ("ltg", "elc", "zero", "denseformer")}
     rows = contrast_variants(models("masked_lm", "all", "nll", **noisy))
     least = min(rows, key=lambda row: row.p or 1.0)
     assert least.p_adjusted == pytest.approx(min(1.0, 3 * (least.p or 1.0)))
@@ -77,7 +77,7 @@ def test_p_values_are_corrected_over_variants() -> None:
 def test_tasks_of_a_suite_are_averaged_by_their_first_metric() -> None:
     rows = models("msgs-ours", "control main_verb", "mcc", ltg=[0.2, 0.4], elc_kept=[0.4, 0.6])
     rows += models("msgs-ours", "control length", "mcc", ltg=[0.0, 0.0], elc_kept=[1.0, 1.0])
-    of = {"task": "control main_verb", "arm": "ltg", "seed": 0}
+    of = {"task": "control main_verb", "variant": "ltg", "seed": 0}
     rows += [Score("msgs-ours", "mcc", 7.0, tuning_seed=0, **of), Score("msgs-ours", "x", 7.0, **of)]
     rows += models("glue", "cola", "mcc", ltg=[0.1, 0.2], ltg_rewired=[0.3, 0.4])
     rows += models("glue", "rte", "accuracy", ltg=[0.5, 0.5], ltg_rewired=[0.5, 0.5])
@@ -90,9 +90,9 @@ def test_tasks_of_a_suite_are_averaged_by_their_first_metric() -> None:
 
 def test_fine_tuning_curves_are_compared_by_variant_and_seed() -> None:
     rows = []
-    for arm, slower in (("ltg", 1), ("elc-kept", 2)):
+    for variant, slower in (("ltg", 1), ("elc-kept", 2)):
         for seed in range(2):
-            of = {"task": "control length", "arm": arm, "seed": seed, "tuning_seed": 0}
+            of = {"task": "control length", "variant": variant, "seed": seed, "tuning_seed": 0}
             points = {slower: 0.5, 10 * slower: 0.7}
             rows += [Score("learning_curve", "mcc", x, step=n, **of) for n, x in points.items()]
             rows.append(Score("learning_curve", "step_seconds", 0.5, **of))
@@ -103,8 +103,10 @@ def test_fine_tuning_curves_are_compared_by_variant_and_seed() -> None:
 
 def test_logged_losses_are_compared_by_variant_and_seed() -> None:
     records = {
-        (arm, seed): TrainingRecord(arm, seed, "", "", "", {}, 100, 1.0, 1, 9.0, 100, history, {"step_seconds": 0.5})
-        for arm, slower in (("ltg", 1), ("elc", 2))
+        (variant, seed): TrainingRecord(
+            variant, seed, "", "", "", {}, 100, 1.0, 1, 9.0, 100, history, {"step_seconds": 0.5}
+        )
+        for variant, slower in (("ltg", 1), ("elc", 2))
         for seed in range(2)
         for history in [tuple(LogEntry(slower * n, "validation", loss) for n, loss in ((5, 6.0), (50, 5.0)))]
     }
@@ -120,8 +122,8 @@ def slope_of(effect: float, run: int) -> Score:
     chance = np.random.default_rng(run)
     shared = 3 + 0.05 * chance.standard_normal(3)
     rows = [
-        Score("masked_lm", "nll", shared[seed] + effect * bias + 0.004 * chance.normal(), arm=arm, seed=seed)
-        for arm, bias in reversed(BIASES.items())
+        Score("masked_lm", "nll", shared[seed] + effect * bias + 0.004 * chance.normal(), variant=variant, seed=seed)
+        for variant, bias in reversed(BIASES.items())
         for seed in range(3)
     ]
     (slope,) = contrast_biases(rows)
@@ -143,12 +145,12 @@ def test_gains_by_text_share_and_per_halving() -> None:
     rows = []
     for suffix, gain in (("-share-0.25", 0.3), ("-share-0.5", 0.2), ("", 0.1)):
         for seed, own in enumerate((3.0, 3.1, 3.3)):
-            rows.append(Score("masked_lm", "nll", own, arm=f"ltg{suffix}", seed=seed))
-            rows.append(Score("masked_lm", "nll", own - gain - 0.001 * seed, arm=f"elc{suffix}", seed=seed))
+            rows.append(Score("masked_lm", "nll", own, variant=f"ltg{suffix}", seed=seed))
+            rows.append(Score("masked_lm", "nll", own - gain - 0.001 * seed, variant=f"elc{suffix}", seed=seed))
     gaps = {row.share: row for row in contrast_shares(rows)}
     values = {share: round(row.value, 3) for share, row in gaps.items()}
     assert values == {0.25: -0.301, 0.5: -0.201, 1.0: -0.101, None: -0.1}
-    assert not contrast_shares([row for row in rows if "share" not in str(row.arm)])
+    assert not contrast_shares([row for row in rows if "share" not in str(row.variant)])
 
 
 DOCUMENTS = tuple(Document(f"{n}", " ".join(["word"] * Random(n).randint(5, 60))) for n in range(80))
@@ -165,11 +167,11 @@ def test_text_shares_are_nested_and_accurate() -> None:
 def test_variant_names_determine_their_settings() -> None:
     def changed(name: str, base: str) -> dict[str, object]:
         own, other = (asdict(make_recipe("tiny", each, steps=40)) for each in (name, base))
-        return {key: own[key] for key in own if own[key] != other[key] and key != "arm"}
+        return {key: own[key] for key in own if own[key] != other[key] and key != "variant"}
 
-    assert changed("elc", "ltg") == {"variant": "elc"}
-    assert changed("elc-identity", "elc") == {"initialisation": "identity"}
-    assert changed("elc-bias-2", "elc") == {"initialisation": "2"}
+    assert changed("elc", "ltg") == {"architecture": "elc"}
+    assert changed("elc-identity", "elc") == {"initialization": "identity"}
+    assert changed("elc-bias-2", "elc") == {"initialization": "2"}
     assert changed("elc-frozen", "elc") == {"frozen_layer_weights": True}
     assert changed("elc-share-0.5", "elc") == {}
     tokenizer = train_wordpiece(["The cat saw the dog."] * 10, vocabulary=270)
@@ -234,12 +236,12 @@ def test_every_comparison_has_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     answered: dict[str, set[str]] = {}
     for row in rows["study"]:
         answered.setdefault(row.task, set()).add(named(row))
-    before = {"elc - elc-frozen", *(f"{arm} - ltg" for arm in whole[1:])}
+    before = {"elc - elc-frozen", *(f"{variant} - ltg" for variant in whole[1:])}
     after = {*before, "elc - elc-kept", "elc-kept - ltg", "ltg-rewired - ltg"}
     expected = {"masked_lm": before, "pairs": before, "glue": after, "linguistic attribution": after}
     assert {task: {name for name in names if "share" not in name} for task, names in answered.items()} == expected
-    assert reached == {f"{arm} - ltg" for arm in whole[1:]}
-    assert {f"{arm} - ltg" for arm in (*whole[1:], "elc-kept", "ltg-rewired")} <= tuned
+    assert reached == {f"{variant} - ltg" for variant in whole[1:]}
+    assert {f"{variant} - ltg" for variant in (*whole[1:], "elc-kept", "ltg-rewired")} <= tuned
     assert {row.share for row in rows["data_share"] if row.metric == "difference"} == {0.5, 1.0}
     assert {row.task for row in rows["initial_bias"]} == set(expected)
     assert "elc worth it against ltg" in ended.out

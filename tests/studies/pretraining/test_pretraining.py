@@ -51,14 +51,14 @@ def pretrained(texts: Path, few_pairs: object, tmp_path_factory: pytest.TempPath
 @pytest.mark.slow
 def test_pretraining_writes_models_and_rows(pretrained: tuple[Path, Ended]) -> None:
     folder, _ = pretrained
-    for arm in ("ltg", "elc"):
-        assert AutoModelForMaskedLM.from_pretrained(folder / arm / "seed-0" / "model").config.variant == arm
+    for variant in ("ltg", "elc"):
+        assert AutoModelForMaskedLM.from_pretrained(folder / variant / "seed-0" / "model").config.variant == variant
     with Run.open(folder) as run:
         subjects = {measure: {named(row) for row in run.store.scores(measure)} for measure in ("masked_lm", "pairs")}
         assert subjects == {"masked_lm": {"ltg", "elc", "ltg/0", "elc/0"}, "pairs": {"ltg", "elc", "ltg/0", "elc/0"}}
-        assert {(row.arm, row.seed) for row in run.store.scores("alpha")} == {("elc", 0)}
+        assert {(row.variant, row.seed) for row in run.store.scores("alpha")} == {("elc", 0)}
         written = run.store.scores("training")
-        metrics = {row.metric for row in written if row.arm == "elc"}
+        metrics = {row.metric for row in written if row.variant == "elc"}
         assert {"tokens", "parameters", "step_seconds", "peak_bytes", "latency_seconds", "seconds"} <= metrics
         assert run.manifest.families == (FAMILY,)
 

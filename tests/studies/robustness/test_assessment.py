@@ -91,8 +91,8 @@ def surveys_of(splits: Splits, grid: EvaluationGrid, open_model: Any, how: str =
 def trained_models(folder: Path, *labels: str) -> list[TrainedModel]:
     parts = [(label, *label.split("/")) for label in labels]
     return [
-        TrainedModel(arm, int(seed), folder / label.replace("/", "-"), folder / label.replace("/", "-"))
-        for label, arm, seed in parts
+        TrainedModel(variant, int(seed), folder / label.replace("/", "-"), folder / label.replace("/", "-"))
+        for label, variant, seed in parts
     ]
 
 
@@ -114,7 +114,7 @@ def test_an_interrupted_survey_resumes_with_the_interrupted_model(ask: Ask, shel
 
 
 def test_interrupted_inside_measures_resume_with_the_interrupted_variant(ask: Ask, shelf: Shelf, run: Run) -> None:
-    arms = ("baseline/0", "layershuffle/0", "sequential/0")
+    variants = ("baseline/0", "layershuffle/0", "sequential/0")
 
     def stopping(folder: Path) -> Trained:
         if folder.name == "sequential-0" and folder.name in shelf.opened:
@@ -122,16 +122,16 @@ def test_interrupted_inside_measures_resume_with_the_interrupted_variant(ask: As
         return shelf(folder)
 
     with pytest.raises(KeyboardInterrupt):
-        ask(*arms, open_model=stopping)
+        ask(*variants, open_model=stopping)
     shelf.opened.clear()
-    assert not ask(*arms)
+    assert not ask(*variants)
     assert shelf.opened == ["sequential-0"]
     resumed = {measure: set(run.store.scores(measure)) for measure in ("branches", "attention", "embedding")}
     shelf.opened.clear()
-    assert not ask(*arms)
+    assert not ask(*variants)
     assert shelf.opened == []
     run.store.replace_scores("branches", [])
-    ask(*arms)
+    ask(*variants)
     assert resumed == {measure: set(run.store.scores(measure)) for measure in resumed}
 
 
@@ -179,21 +179,21 @@ def test_rows_of_two_variants_match_direct_evaluation(ask: Ask, run: Run, shelf:
     assert found.value(metric="classes") == 10
     stack = shelf(Path("layershuffle-1")).stack
     expected = evaluate(stack, Plan.parse("1"), SPLITS.test, SPLITS.collate)
-    one = found.where(arm="layershuffle", seed=1, strategy="even", kept=1, order="sequential")
+    one = found.where(variant="layershuffle", seed=1, strategy="even", kept=1, order="sequential")
     assert one.value(metric="accuracy") == expected.accuracy
     assert one.value(metric="nll") == pytest.approx(expected.mean_nll)
-    assert found.where(arm="layershuffle", order="random", metric="accuracy_above", against="baseline")
+    assert found.where(variant="layershuffle", order="random", metric="accuracy_above", against="baseline")
     assert len(scores(run, "orders")) == 4 * len(scores(run, "orders").axis("plan")) * 2
     for measure in ("branches", "contribution", "embedding"):
-        assert scores(run, measure).axis("arm") == ("baseline", "layershuffle")
+        assert scores(run, measure).axis("variant") == ("baseline", "layershuffle")
 
 
 def test_retrained_models_form_one_variant_and_are_evaluated_at_their_depth(ask: Ask, run: Run) -> None:
     ask("baseline/0", "retrained-2/0", "retrained-1/0")
-    own = {(row.kept, row.strategy, row.order) for row in scores(run, "robustness").where(arm="retrained")}
+    own = {(row.kept, row.strategy, row.order) for row in scores(run, "robustness").where(variant="retrained")}
     assert own == {(2, "even", "sequential"), (2, "even", "random"), (1, "even", "sequential")}
     for measure in ("orders", "contribution", "branches", "embedding"):
-        assert scores(run, measure).axis("arm") == ("baseline",)
+        assert scores(run, measure).axis("variant") == ("baseline",)
 
 
 def test_language_models_are_reported_by_loss(run: Run, tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_language_models_are_reported_by_loss(run: Run, tmp_path: Path) -> None:
     surveys_of(splits, QUESTIONS, opened).assess(trained_models(tmp_path, "llama/0"), run, Silent())
     found = scores(run, "robustness")
     assert found.value(metric="leads") == 0
-    (loss,) = found.where(arm="llama", seed=0, order="sequential", metric="nll", layer=None, strategy=None)
+    (loss,) = found.where(variant="llama", seed=0, order="sequential", metric="nll", layer=None, strategy=None)
     assert loss.tokens == 64
     assert not found.where(metric="accuracy_top5")
 
@@ -231,7 +231,7 @@ def test_position_accuracy_matches_the_predictions(ask: Ask, run: Run, shelf: Sh
     assert both[0] == pytest.approx(sum(right.values()) / 60)
     assert found.value(seed=None, position=None, against=None) == pytest.approx(np.mean(both))
     assert found.value(seed=None, position=None, against="chance") == pytest.approx(1 / 3)
-    assert found.axis("arm") == ("layershuffle-predict",)
+    assert found.axis("variant") == ("layershuffle-predict",)
 
 
 def test_position_intervals_are_over_the_orders_of_all_seeds() -> None:
@@ -244,13 +244,13 @@ def test_position_intervals_are_over_the_orders_of_all_seeds() -> None:
         assert (first.value, first.low, first.high) == pytest.approx((0.5, 0.5 - half, 0.5 + half))
         assert (second.value, second.low, second.high) == (1.0, pytest.approx(float(wilson(80, 80).low)), 1.0)
     assert found.value(seed=None, position=None, against=None) == 0.75
-    assert found.axis("arm") == ("predict",)
+    assert found.axis("variant") == ("predict",)
 
 
 @pytest.mark.slow
 def test_every_finding_of_the_paper_has_its_contrasts(ask: Ask, run: Run) -> None:
     run.store.replace_scores("contrast", [Score("contrast", "loss", 0.1, claim="merging")])
-    ask(*(f"{arm}/{seed}" for arm in ("baseline", "layershuffle", "layershuffle-predict") for seed in range(2)))
+    ask(*(f"{variant}/{seed}" for variant in ("baseline", "layershuffle", "layershuffle-predict") for seed in range(2)))
     found = {(row.claim, row.task, row.metric): row for row in scores(run, "contrast")}
     assert {(claim, metric) for claim, _, metric in found} == {
         ("merging", "loss"),
@@ -271,7 +271,7 @@ def test_every_finding_of_the_paper_has_its_contrasts(ask: Ask, run: Run) -> Non
     assert found["positions", "all", "short"].value == pytest.approx(0.9999 - (known or 0))
     whole = {"metric": "accuracy", "seed": None, "layer": None, "strategy": None}
     chance = robust.value(**whole, against="chance")
-    collapsed = (robust.value(**whole, arm="baseline", order="sequential") or 0) - (chance or 0)
+    collapsed = (robust.value(**whole, variant="baseline", order="sequential") or 0) - (chance or 0)
     assert found["collapse", "all", "in_order"].value == pytest.approx(collapsed)
 
 
@@ -292,7 +292,7 @@ def test_rows_follow_the_training_record() -> None:
     history = (LogEntry(5, "train", 2.0), LogEntry(10, "train", 1.5), LogEntry(10, "validation", 1.7))
     pedigree = TrainingRecord("sequential", 1, "b", "d", "digits", {}, 10, 2.5, 320, 61.5, 10, history)
     rows = make_training_rows({("sequential", 1): pedigree, ("retrained-6", 0): pedigree})
-    own = [row for row in rows if (row.arm, row.seed, row.kept) == ("sequential", 1, None)]
+    own = [row for row in rows if (row.variant, row.seed, row.kept) == ("sequential", 1, None)]
     assert {(row.metric, row.step): row.value for row in own} == {
         ("steps", None): 10,
         ("epochs", None): 2.5,
@@ -303,4 +303,4 @@ def test_rows_follow_the_training_record() -> None:
         ("train_loss", 10): 1.5,
         ("validation_loss", 10): 1.7,
     }
-    assert {(row.arm, row.seed, row.kept) for row in rows if row not in own} == {("retrained", 0, 6)}
+    assert {(row.variant, row.seed, row.kept) for row in rows if row not in own} == {("retrained", 0, 6)}

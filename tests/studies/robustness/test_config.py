@@ -53,7 +53,7 @@ def test_options_change_the_recipe_and_the_baseline_comes_first() -> None:
         drop_sync="per-rank",
         position_dropout=0.25,
     )
-    assert [baseline.arm, recipe.arm] == ["baseline", "layershuffle-layerdrop"]
+    assert [baseline.variant, recipe.variant] == ["baseline", "layershuffle-layerdrop"]
     assert recipe.settings == replace(
         DEFAULTS_BY_MODEL["demo-vit"],
         epochs=3.0,
@@ -66,8 +66,11 @@ def test_options_change_the_recipe_and_the_baseline_comes_first() -> None:
         evals=4,
     )
     assert (recipe.ranks, recipe.sampler) == ("per-rank", Drop(0.5, of=Shuffle(2)))
-    assert position.variant == PositionOptions(dropout=0.25)
-    assert [each.arm for each in planned("layerdrop", "retrained-3", baseline=False)] == ["layerdrop", "retrained-3"]
+    assert position.extension == PositionOptions(dropout=0.25)
+    assert [each.variant for each in planned("layerdrop", "retrained-3", baseline=False)] == [
+        "layerdrop",
+        "retrained-3",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -136,22 +139,22 @@ class PlantedTrainings:
 
     def _record(self, training: RecipeTraining) -> Any:
         settings = training.recipe.settings
-        loss = self.losses(training.recipe.arm, settings.learning_rate, settings.batch_size)
+        loss = self.losses(training.recipe.variant, settings.learning_rate, settings.batch_size)
         return type("Record", (), {"validation_losses": [9.0, loss]})()
 
 
 def tune(
-    losses: Losses, rates: tuple[float, ...] = (1e-4, 3e-4, 1e-3), batches: tuple[int, ...] = (128, 640), *arms: str
+    losses: Losses, rates: tuple[float, ...] = (1e-4, 3e-4, 1e-3), batches: tuple[int, ...] = (128, 640), *variants: str
 ) -> tuple[dict[str, Settings], list[Score], list[RecipeTraining]]:
-    recipes = tuple(Recipe(arm, Settings()) for arm in arms or ("layershuffle",))
+    recipes = tuple(Recipe(variant, Settings()) for variant in variants or ("layershuffle",))
     task: Any = PlantedTrainings(losses, [])
     study: Any = SimpleNamespace(execute=lambda each: each.train(), reporter=Silent())
     tuned, rows = SettingsGrid(rates, batches).choose(recipes, task, study)
-    return {each.arm: each.settings for each in tuned}, rows, task.tried
+    return {each.variant: each.settings for each in tuned}, rows, task.tried
 
 
 def bowl(rate: float, batch: int) -> Losses:
-    return lambda arm, own, size: 1.0 + abs(own - rate) / rate + 0.1 * (size != batch)
+    return lambda variant, own, size: 1.0 + abs(own - rate) / rate + 0.1 * (size != batch)
 
 
 @pytest.mark.parametrize("batch", [128, 640])
@@ -165,20 +168,20 @@ def test_tuning_finds_the_planted_point(rate: float, batch: int) -> None:
 
 def test_every_method_is_tuned_separately_on_the_same_points() -> None:
     tuned, _, tried = tune(
-        lambda arm, rate, batch: bowl(3e-4, 640 if arm == "layerdrop" else 128)(arm, rate, batch),
+        lambda variant, rate, batch: bowl(3e-4, 640 if variant == "layerdrop" else 128)(variant, rate, batch),
         (1e-4, 3e-4, 1e-3),
         (128, 640),
         "layershuffle",
         "layerdrop",
     )
-    assert {arm: each.batch_size for arm, each in tuned.items()} == {"layershuffle": 128, "layerdrop": 640}
+    assert {variant: each.batch_size for variant, each in tuned.items()} == {"layershuffle": 128, "layerdrop": 640}
     points = {
-        arm: {
+        variant: {
             (each.recipe.settings.learning_rate, each.recipe.settings.batch_size)
             for each in tried
-            if each.recipe.arm == arm
+            if each.recipe.variant == variant
         }
-        for arm in tuned
+        for variant in tuned
     }
     assert points["layershuffle"] == points["layerdrop"]
     assert {each.seed for each in tried} == {1000}
@@ -187,7 +190,7 @@ def test_every_method_is_tuned_separately_on_the_same_points() -> None:
 
 
 def test_the_learning_rate_grid_is_extended_at_its_edge() -> None:
-    tuned, rows, tried = tune(lambda arm, rate, batch: 1e-4 / rate, (1e-4, 1e-3), (128,))
+    tuned, rows, tried = tune(lambda variant, rate, batch: 1e-4 / rate, (1e-4, 1e-3), (128,))
     most = max(each.recipe.settings.learning_rate for each in tried)
     assert most > 1e-3
     assert tuned["layershuffle"].learning_rate == most

@@ -33,12 +33,12 @@ class Planted:
         return PositionTables(added, worth + self.noise * draw.standard_normal((units, *seen.shape)))
 
 
-def surveys(run: int, arms: dict[str, Planted], seeds: int, units: int) -> dict[str, dict[int, Survey]]:
+def surveys(run: int, variants: dict[str, Planted], seeds: int, units: int) -> dict[str, dict[int, Survey]]:
     draw = np.random.default_rng([run, seeds, units])
     made = {}
-    for arm, planted in arms.items():
+    for variant, planted in variants.items():
         profile = draw.standard_normal((DEPTH, DEPTH))
-        made[arm] = {seed: Survey(DEPTH, {}, tables=planted.tables(draw, profile, units)) for seed in range(seeds)}
+        made[variant] = {seed: Survey(DEPTH, {}, tables=planted.tables(draw, profile, units)) for seed in range(seeds)}
     return made
 
 
@@ -51,7 +51,7 @@ def test_the_jackknife_removes_the_bias_of_noise() -> None:
     plain, corrected = [], []
     for _ in range(by_tier(fast=20, nightly=60)):
         tables = Planted(1.0, noise=1.0).tables(draw, profile, 8)
-        plain.append(relation(tables.added.mean(axis=0), tables.worth.mean(axis=0)))
+        plain.append(relation(tables.added.mean(axis=0), tables.importance.mean(axis=0)))
         corrected.append(jackknife(tables, relation).value)
     assert np.mean(plain) < np.mean(corrected) <= 1.02
 
@@ -70,7 +70,7 @@ def test_every_variant_has_a_row_per_layer_and_position() -> None:
     made = surveys(0, {"layershuffle": ALL, "layerdrop": NONE}, 1, 8)
     rows = list(position_importance_rows(made))
     assert len([row for row in rows if row.metric == "nll_added"]) == 2 * DEPTH**2
-    relations = {row.arm: row for row in rows if row.metric == "relation" and row.against is None}
+    relations = {row.variant: row for row in rows if row.metric == "relation" and row.against is None}
     assert relations["layershuffle"].value > 0.7 > relations["layerdrop"].value
     assert all(row.low is not None and row.p is not None for row in relations.values())
     assert (

@@ -60,8 +60,8 @@ def test_all_models_of_a_run_are_surveyed(trained: Path) -> None:
     ended = layerwise("robustness", trained, *FEW)
     assert ended.code == 0, ended.err
     assert "Loading weights" not in ended.err
-    arms = ["baseline", "layershuffle-position", "layershuffle-predict"]
-    assert sorted(line.split()[0] for line in ended.out.splitlines()[2:5]) == arms
+    variants = ["baseline", "layershuffle-position", "layershuffle-predict"]
+    assert sorted(line.split()[0] for line in ended.out.splitlines()[2:5]) == variants
     found = scores(trained)
     assert {row.measure for row in found} >= {
         *("robustness", "orders", "identity", "position", "branches", "contribution", "embedding"),
@@ -69,7 +69,7 @@ def test_all_models_of_a_run_are_surveyed(trained: Path) -> None:
     }
     even = {row.kept for row in found if (row.measure, row.strategy, row.order) == ("robustness", "even", "sequential")}
     assert even == set(range(1, DEPTH))
-    assert {row.arm for row in found if row.measure == "branches"} == set(arms)
+    assert {row.variant for row in found if row.measure == "branches"} == set(variants)
     assert (trained / "report.html").read_text().endswith("</html>\n")
     before = stamps(trained)
     again = layerwise("robustness", trained, *FEW, "--quiet")
@@ -127,7 +127,7 @@ def test_language_models_are_trained_and_surveyed(model: Path, tmp_path: Path) -
     assert not [row for row in found if row.metric == "accuracy_top5"]
     assert {(row.metric, row.order) for row in found if row.measure == "contribution"} >= {("nll_added", "random")}
     assert ("layershuffle", "random", "baseline") in {
-        (row.arm, row.order, row.against) for row in found if row.metric == "nll_above"
+        (row.variant, row.order, row.against) for row in found if row.metric == "nll_above"
     }
 
 
@@ -142,7 +142,7 @@ def test_the_demo_trains_its_models_first(tmp_path: Path, monkeypatch: pytest.Mo
     ended = layerwise("robustness", "demo-vit", "--limit", "20", *FEW, "--seeds", "1", "--run", tmp_path / "run")
     assert ended.code == 0, ended.err
     assert "2 training methods, 1 seed each" in ended.err
-    rows = [row for row in scores(tmp_path / "run") if (row.measure, row.arm) == ("robustness", "retrained")]
+    rows = [row for row in scores(tmp_path / "run") if (row.measure, row.variant) == ("robustness", "retrained")]
     assert {(row.kept, row.strategy, row.order) for row in rows} == {(3, "even", "sequential"), (3, "even", "random")}
 
 

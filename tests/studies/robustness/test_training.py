@@ -46,16 +46,16 @@ def test_models_are_written_as_checkpoints_with_their_records(trained: tuple[Pat
     folder, _ = trained
     assert (folder / "report.html").read_text().endswith("</html>\n")
     assert not list(folder.glob("*/seed-*/checkpoint-*"))
-    for arm in ("baseline", "layershuffle"):
+    for variant in ("baseline", "layershuffle"):
         for seed in range(2):
-            path = folder / arm / f"seed-{seed}" / "model"
+            path = folder / variant / f"seed-{seed}" / "model"
             with torch.inference_mode():
                 logits = AutoModelForImageClassification.from_pretrained(path)(torch.zeros(1, 1, 8, 8)).logits
             assert logits.shape == (1, 10)
             pedigree = TrainingRecord.read(path)
-            assert (pedigree.arm, pedigree.seed, pedigree.steps) == (arm, seed, 2)
+            assert (pedigree.variant, pedigree.seed, pedigree.steps) == (variant, seed, 2)
     with Run.open(folder) as run:
-        assert {f"{row.arm}/{row.seed}" for row in run.store.scores("training")} == {
+        assert {f"{row.variant}/{row.seed}" for row in run.store.scores("training")} == {
             "baseline/0",
             "baseline/1",
             "layershuffle/0",
@@ -139,7 +139,7 @@ def test_python_and_a_run_directory_train_the_same_models(
     before = stamps(folder)
     options = {"images": "digits", "limit": 20, "epochs": 1.0, "batch_size": 10, "seeds": 2, "run": folder}
     result = library.train.layershuffle(vit, reporter=Silent(), **options)
-    assert set(result.table("training")["arm"]) >= {"baseline", "layershuffle"}
+    assert set(result.table("training")["variant"]) >= {"baseline", "layershuffle"}
     assert layerwise("run", folder, "--quiet").code == 0
     assert stamps(folder) == before
     assert library.train.robust.__name__ == "train_robust"

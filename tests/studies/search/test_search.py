@@ -99,9 +99,9 @@ def test_search_selection_and_report_read_disjoint_documents(whole: Path) -> Non
 def test_controls_are_compared_with_the_selected_plan(whole: Path) -> None:
     with Run.open(whole) as run:
         rows = run.store.scores("search")
-    arms = {row.arm for row in rows if row.metric == "arm"}
-    assert arms == {"block_influence", "angular_distance", "sweep_effect", "deepest_keep_last", "random"}
-    sets = {str(row.plan) for row in rows if (row.metric, row.arm) == ("arm", "random")}
+    controls = {row.variant for row in rows if row.metric == "control_plan"}
+    assert controls == {"block_influence", "angular_distance", "sweep_effect", "deepest_keep_last", "random"}
+    sets = {str(row.plan) for row in rows if (row.metric, row.variant) == ("control_plan", "random")}
     assert len(sets) == 10  # all sets of 3 of 5 layers
     assert all(len(Plan.parse(text).steps()) == 3 for text in sets)
     compared = [row for row in rows if row.metric == "above_chosen"]
@@ -127,7 +127,7 @@ def test_a_second_corpus_and_milliseconds_are_reported(
         stack, corpus, Budget(ms="0.8x"), second_text=folder, context=12, run=tmp_path / "run", **SMALL
     )
     rows = {(row.task, row.unit, row.metric) for row in result.rows if row.plan == str(result.best)}
-    assert {("second", None, "delta_nll"), ("all", "ms", "price"), ("report", None, "gap")} <= rows
+    assert {("second", None, "delta_nll"), ("all", "ms", "cost"), ("report", None, "gap")} <= rows
     times = Rows(result.rows).where(measure="latency")
     assert {(row.layer, row.part) for row in times} >= {(0, None), (0, "attn"), (0, "mlp"), (None, "rest")}
     assert "0-4" in times.axis("plan")
@@ -194,7 +194,7 @@ def test_parts_share_no_document_if_each_has_eight_windows(stack: Stack, words: 
 
 
 @pytest.mark.parametrize(
-    "options", first_fast([{"method": "one-shot"}, {"method": "evolve"}, {"moves": ("drop", "halves"), "width": 2}])
+    "options", first_fast([{"method": "one-shot"}, {"method": "evolve"}, {"edits": ("drop", "sublayers"), "width": 2}])
 )
 def test_every_method_meets_the_budget(stack: Stack, corpus: Corpus, tmp_path: Path, options: dict[str, Any]) -> None:
     result = layerwise.search(stack, corpus, Budget(layers=3), run=tmp_path / "run", **SMALL, **options)
@@ -203,9 +203,9 @@ def test_every_method_meets_the_budget(stack: Stack, corpus: Corpus, tmp_path: P
     assert result.report(tmp_path / "page.html").read_text().count("search-front")
 
 
-@pytest.mark.parametrize("moves", first_fast([("bits",), ("bits", "drop")]))
+@pytest.mark.parametrize("edits", first_fast([("bits",), ("bits", "drop")]))
 def test_quantization_fits_a_budget_of_bytes(
-    stack: Stack, corpus: Corpus, tmp_path: Path, moves: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    stack: Stack, corpus: Corpus, tmp_path: Path, edits: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("gguf", reason="needs layerwise[gguf]")
     from stack.test_load_gguf import write
@@ -215,17 +215,19 @@ def test_quantization_fits_a_budget_of_bytes(
     names = [f"blk.{layer}.ffn_up" for layer in range(DEPTH)]
     sums, counts = {name: [[float(layer)]] for layer, name in enumerate(names)}, {name: [[1.0]] for name in names}
     write(tmp_path / stack.source.name / "imatrix.gguf", sums, counts)
-    result = layerwise.search(stack, corpus, Budget(bytes="0.45x"), moves=moves, run=tmp_path / "run", **SMALL)
+    result = layerwise.search(stack, corpus, Budget(bytes="0.45x"), edits=edits, run=tmp_path / "run", **SMALL)
     rows = Rows(result.rows)
     costs = PlanCosts.from_stack(stack)
     limit = 0.45 * costs.compute(Plan.identity(DEPTH), "bytes")
     assert any(step.source for step in result.best.steps())
     assert {"uniform", "first_and_last", "block_influence", "imatrix", "random"} <= {
-        *rows.where(metric="arm").axis("arm")
+        *rows.where(metric="control_plan").axis("variant")
     }
-    assert all(costs.compute(Plan.parse(plan), "bytes") <= limit for plan in rows.where(metric="arm").axis("plan"))
+    assert all(
+        costs.compute(Plan.parse(plan), "bytes") <= limit for plan in rows.where(metric="control_plan").axis("plan")
+    )
     assert costs.compute(result.best, "bytes") <= limit
-    of_chosen = rows.where(metric="bits", arm="chosen")
+    of_chosen = rows.where(metric="bits", variant="chosen")
     assert {(row.layer, row.condition) for row in of_chosen} == {
         (step.layer, step.source) for step in result.best.steps()
     }
@@ -241,7 +243,7 @@ def test_another_model_provides_layers(stack: Stack, corpus: Corpus, tmp_path: P
     result = layerwise.search(
         stack, corpus, "layers=1x", source=(str(tmp_path / "other"),), method=method, run=tmp_path / "run", **SMALL
     )
-    plans = map(Plan.parse, Rows(result.rows).where(metric="price").axis("plan"))
+    plans = map(Plan.parse, Rows(result.rows).where(metric="cost").axis("plan"))
     assert {source for plan in plans for source in plan.sources()} == {"b"}
     assert len(result.best.steps()) == DEPTH
     with Run.open(tmp_path / "run") as run:
@@ -254,22 +256,22 @@ def test_another_model_provides_layers(stack: Stack, corpus: Corpus, tmp_path: P
         ({"budget": "layers"}, "must be a positive number or share"),
         ({"budget": "watts=3"}, "the unit of a budget must be one of"),
         ({"budget": "layers=0"}, "must be a positive number or share"),
-        ({"budget": "layers=3", "moves": ("dorp",)}, "did you mean drop"),
+        ({"budget": "layers=3", "edits": ("dorp",)}, "did you mean drop"),
         (
-            {"budget": "layers=3", "moves": ("repeat",)},
-            "moves must contain one that makes a plan cheaper .*, got repeat",
+            {"budget": "layers=3", "edits": ("repeat",)},
+            "edits must contain one that makes a plan cheaper .*, got repeat",
         ),
-        ({"budget": "layers=0.9x", "moves": ("damp",)}, "above the original model: layers=2x"),
+        ({"budget": "layers=0.9x", "edits": ("damp",)}, "above the original model: layers=2x"),
         (
-            {"budget": "layers=3", "method": "evolve", "moves": ("drop", "repeat")},
-            "evolve requires moves drop,halves",
+            {"budget": "layers=3", "method": "evolve", "edits": ("drop", "repeat")},
+            "evolve requires edits drop,sublayers",
         ),
-        ({"budget": "layers=3", "moves": ("bits",)}, "moves bits requires a budget of bytes, got layers=3"),
+        ({"budget": "layers=3", "edits": ("bits",)}, "edits bits requires a budget of bytes, got layers=3"),
         (
-            {"budget": "bytes=0.5x", "moves": ("bits", "halves")},
-            "can be combined with drop, repeat, reorder, got halves",
+            {"budget": "bytes=0.5x", "edits": ("bits", "sublayers")},
+            "can be combined with drop, repeat, reorder, got sublayers",
         ),
-        ({"budget": "bytes=0.5x", "moves": ("bits",), "source": ("b",)}, "moves bits excludes source"),
+        ({"budget": "bytes=0.5x", "edits": ("bits",), "source": ("b",)}, "edits bits excludes source"),
         ({"budget": "layers=3", "context": 9}, "context requires latency or a budget of ms"),
         (
             {"budget": "layers=3", "method": "one-shot", "source": ("b",)},
@@ -288,7 +290,7 @@ def test_the_original_model_is_selected_if_no_repeat_helps(tmp_path: Path) -> No
         "demo",
         None,
         "layers=1.2x",
-        moves=("repeat",),
+        edits=("repeat",),
         width=1,
         tokens=2000,
         dtype="float32",
@@ -296,9 +298,9 @@ def test_the_original_model_is_selected_if_no_repeat_helps(tmp_path: Path) -> No
         reporter=Silent(),
     )
     rows = Rows(result.rows)
-    (change,) = rows.where(metric="arm", arm="best_change")
+    (change,) = rows.where(metric="control_plan", variant="best_change")
     assert len(Plan.parse(str(change.plan)).steps()) > len(result.best.steps())
-    assert rows.where(metric="above_chosen", arm="best_change", task="report")
+    assert rows.where(metric="above_chosen", variant="best_change", task="report")
     assert result.best == Plan.identity(12)
     page = (tmp_path / "run" / "report.html").read_text()
     assert "the original model, because no plan was better" in page

@@ -21,7 +21,7 @@ from layerwise.measure.language.evaluation_data import piece_lengths, select_pie
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.rows import CONTINUATION, Score, read_continuations
-from layerwise.results.vocabulary import CONTRAST, NORMALISED
+from layerwise.results.vocabulary import CONTRAST, NORMALIZED
 from layerwise.runner.opening import default_folder
 from layerwise.runner.study import RunDescription
 from layerwise.runner.summary import report_data, summary
@@ -235,9 +235,9 @@ def test_every_plan_answers_the_benchmarks_once(
     }
     assert note.text == ("tiny_choice cannot be normalized: it has only 6 questions, but an interval requires 8")
     assert len(list((tmp_path / "run" / "lm_eval").rglob("results_*.json"))) == len(PLANS)
-    judgements = calls["judged"]
+    judgments = calls["judged"]
     assert not [each for each in measure(stack, corpus, tmp_path / "run", benchmark) if "under plan" in each]
-    assert calls["judged"] == judgements
+    assert calls["judged"] == judgments
 
 
 def test_a_plan_with_failed_benchmarks_is_named_and_the_others_are_kept(
@@ -252,7 +252,7 @@ def test_a_plan_with_failed_benchmarks_is_named_and_the_others_are_kept(
         assert {score.plan for score in run.store.scores("benchmark")} == {*PLANS, None}
     with Run.resume_or_create(tmp_path / "run", described(stack, corpus, config).manifest) as run:
         assert run.store.notes("benchmark"), "one benchmark has no scale"
-        other = Score("benchmark", "acc", 1.0, task="another that has one", plan="0-3", condition=NORMALISED)
+        other = Score("benchmark", "acc", 1.0, task="another that has one", plan="0-3", condition=NORMALIZED)
         compared = [*run.store.scores("benchmark"), other]
         run.store.replace_scores("benchmark", compared)
     with pytest.raises(MeasureError):

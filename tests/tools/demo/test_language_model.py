@@ -179,7 +179,7 @@ def test_the_vit_reaches_its_published_accuracy(model: ViTForImageClassification
 def test_the_vit_record_matches_data_and_recipe() -> None:
     record = TrainingRecord.read(SHIPPED_VIT)
     assert record.data == digits("crop").digest
-    assert (record.seed, record.arm, record.data_name) == (vision_model.SEED, "demo-vit", "digits")
+    assert (record.seed, record.variant, record.data_name) == (vision_model.SEED, "demo-vit", "digits")
     assert record.recipe == vision_model.recipe().to_json()
     least = min((moment for moment in record.history if moment.kind == "validation"), key=lambda moment: moment.loss)
     assert record.best_step == least.step

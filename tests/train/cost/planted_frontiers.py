@@ -28,7 +28,7 @@ def frontiers(saved: float, *, seeds: int, noise: float, draw: int) -> tuple[Tra
     """Seeds shift both equally; every training also has `noise`."""
     chance = random.Random(f"{saved}/{seeds}/{noise}/{draw}")
     luck = {seed: chance.gauss(0.0, 0.2) for seed in range(seeds)}
-    arm = {
+    variant = {
         seed: [point(share, law(share / (1 - saved)) + own + chance.gauss(0.0, noise)) for share in LENGTHS]
         for seed, own in luck.items()
     }
@@ -36,4 +36,4 @@ def frontiers(saved: float, *, seeds: int, noise: float, draw: int) -> tuple[Tra
         seed: [point(share, law(share) + own + chance.gauss(0.0, noise)) for share in UNIFORM_LENGTHS]
         for seed, own in luck.items()
     }
-    return arm, uniform
+    return variant, uniform

@@ -65,8 +65,8 @@ def test_cost_is_interpolated_in_logarithms_without_extrapolation() -> None:
     assert cost_to_loss(costs, losses, 4.1).censored == "sooner"
 
 
-def saved(arm: Mapping[int, Sequence[CostPoint]], uniform: Mapping[int, CostPoint]) -> dict[str, Score]:
-    for_both = [{seed: _with_seconds(each) for seed, each in of.items()} for of in (arm, uniform)]
+def saved(variant: Mapping[int, Sequence[CostPoint]], uniform: Mapping[int, CostPoint]) -> dict[str, Score]:
+    for_both = [{seed: _with_seconds(each) for seed, each in of.items()} for of in (variant, uniform)]
     return {row.metric: row for row in saving_rows("a", *for_both) if row.unit == "flops"}
 
 
@@ -78,10 +78,10 @@ def _with_seconds(given: Any) -> Any:
 
 def test_a_seed_that_never_reaches_the_loss_leaves_one_bound() -> None:
     reference = {seed: CostPoint(3.0, {"flops": 2.0}) for seed in range(3)}
-    arm = {0: points((1.0, 4.0), (1.5, 2.9)), 1: points((1.0, 4.0), (1.5, 2.8)), 2: points((1.0, 4.0), (1.5, 3.2))}
-    found = saved(arm, reference)
+    variant = {0: points((1.0, 4.0), (1.5, 2.9)), 1: points((1.0, 4.0), (1.5, 2.8)), 2: points((1.0, 4.0), (1.5, 3.2))}
+    found = saved(variant, reference)
     assert found["never"].value == 1
-    assert "saving" in saved({seed: arm[seed] for seed in (0, 1)}, reference)
+    assert "saving" in saved({seed: variant[seed] for seed in (0, 1)}, reference)
     assert found["saving_at_most"].low is None
     assert found["saving_at_most"].value > 0.25, "the third seed spent three quarters of uniform's, and needed more"
 
@@ -97,21 +97,21 @@ def test_a_seed_that_starts_below_the_loss_leaves_one_bound() -> None:
 
 def test_cost_intervals_use_student_t_on_logarithms() -> None:
     spent, whole = (70.0, 80.0, 95.0), (100.0, 90.0, 120.0)
-    arm = {seed: points((1.0, 4.0), (cost, 3.0), (200.0, 2.0)) for seed, cost in enumerate(spent)}
+    variant = {seed: points((1.0, 4.0), (cost, 3.0), (200.0, 2.0)) for seed, cost in enumerate(spent)}
     uniform = {seed: CostPoint(3.0, {"flops": cost}) for seed, cost in enumerate(whole)}
-    found = saved(arm, uniform)["saving"]
+    found = saved(variant, uniform)["saving"]
     logs = np.log(np.array(spent) / np.array(whole))
     low, high = t.interval(0.95, 2, loc=logs.mean(), scale=sem(logs))
     expected = tuple(1 - exp(each) for each in (logs.mean(), high, low))
     assert (found.value, found.low, found.high) == pytest.approx(expected)
-    alone = saved({0: arm[0]}, {0: uniform[0]})["saving"]
+    alone = saved({0: variant[0]}, {0: uniform[0]})["saving"]
     assert (alone.value, alone.low, alone.high) == (pytest.approx(0.3), None, None)
 
 
 @pytest.mark.parametrize("truth", [-0.1, 0.0, 0.13, 0.4, 0.54])
 def test_a_planted_saving_is_recovered(truth: float) -> None:
-    arm, uniform = frontiers(truth, seeds=3, noise=0.0, draw=0)
-    exact = saved(arm, {seed: lengths[-1] for seed, lengths in uniform.items()})["saving"]
+    variant, uniform = frontiers(truth, seeds=3, noise=0.0, draw=0)
+    exact = saved(variant, {seed: lengths[-1] for seed, lengths in uniform.items()})["saving"]
     assert exact.value == pytest.approx(truth, abs=0.03)
 
 
@@ -160,46 +160,49 @@ def test_a_planted_effect_is_recovered_at_every_cost(effect: float) -> None:
     lengths = {"flops": 1.0, "seconds": 0.9}
     jitter = {0: 0.001, 1: -0.001, 2: 0.0}
     for cost, length in lengths.items():
-        arm = {
+        variant = {
             seed: CostPoint(law(seed, length) + effect + jitter[seed], {"flops": 1e9, "seconds": 60 * 0.9})
             for seed in INTERCEPTS
         }
-        found = difference_at(arm, reference(), cost)
+        found = difference_at(variant, reference(), cost)
         assert found.value == pytest.approx(effect, abs=1e-9)
         assert found.low < effect < found.high
         assert found.high - found.low < 0.01, "seeds are paired: what they differ by cancels out"
 
 
 def test_unequal_costs_are_not_compared() -> None:
-    arm = {seed: CostPoint(law(seed, 1.4), {"flops": 1e9, "seconds": 60 * 1.4}) for seed in INTERCEPTS}
-    by = {cost: difference_at(arm, reference(), cost) for cost in COSTS}
+    variant = {seed: CostPoint(law(seed, 1.4), {"flops": 1e9, "seconds": 60 * 1.4}) for seed in INTERCEPTS}
+    by = {cost: difference_at(variant, reference(), cost) for cost in COSTS}
     assert by["seconds"].value == pytest.approx(0.0, abs=1e-9)
     assert by["flops"].value == pytest.approx(-0.7 * log(1.4), abs=1e-9)
 
 
 def test_rows_name_variants_and_cost() -> None:
-    arms = {
+    variants = {
         "published": {seed: point(seed, 1.0, loss=law(seed, 1.0) + 0.3 + 0.01 * seed) for seed in INTERCEPTS},
         "ramp": {seed: point(seed, 1.0, loss=law(seed, 1.0) - 0.01 * (seed - 1)) for seed in INTERCEPTS},
     }
-    rows, notes = compare_at_cost(arms, reference())
+    rows, notes = compare_at_cost(variants, reference())
     assert not notes
-    assert {(row.measure, row.arm, row.against, row.unit, row.metric) for row in rows} == {
-        ("growth", arm, "uniform", cost, metric) for arm in arms for cost in COSTS for metric in ("difference", "at")
+    assert {(row.measure, row.variant, row.against, row.unit, row.metric) for row in rows} == {
+        ("growth", variant, "uniform", cost, metric)
+        for variant in variants
+        for cost in COSTS
+        for metric in ("difference", "at")
     }
-    flops = {(row.arm, row.metric): row for row in rows if row.unit == "flops"}
+    flops = {(row.variant, row.metric): row for row in rows if row.unit == "flops"}
     assert flops["published", "at"].value == 1e9
     worse, same = flops["published", "difference"], flops["ramp", "difference"]
     assert worse.value == pytest.approx(0.31)
-    assert worse.p_adjusted == pytest.approx(2 * worse.p), "Holm over the two arms"
+    assert worse.p_adjusted == pytest.approx(2 * worse.p), "Holm over the two variants"
     assert worse.p_adjusted < 0.05
     assert worse.mde is not None
     assert same.p_adjusted > 0.5
 
 
 def test_costs_beyond_the_frontier_are_noted() -> None:
-    arms = {"slow": {seed: point(seed, 1.0, seconds=2.5 if seed == 1 else 1.0) for seed in INTERCEPTS}}
-    rows, notes = compare_at_cost(arms, reference())
+    variants = {"slow": {seed: point(seed, 1.0, seconds=2.5 if seed == 1 else 1.0) for seed in INTERCEPTS}}
+    rows, notes = compare_at_cost(variants, reference())
     assert {row.unit for row in rows if row.metric == "difference"} == {"flops"}
     assert {row.unit for row in rows if row.metric == "at"} == set(COSTS)
     (note,) = notes
@@ -208,15 +211,15 @@ def test_costs_beyond_the_frontier_are_noted() -> None:
 
 def test_without_a_frontier_only_equal_costs_are_compared() -> None:
     costs = {"flops": 1.009e9, "seconds": 60 * 1.04}
-    arms = {"stacking": {seed: CostPoint(law(seed, 1.0) - 0.1, costs) for seed in INTERCEPTS}}
+    variants = {"stacking": {seed: CostPoint(law(seed, 1.0) - 0.1, costs) for seed in INTERCEPTS}}
     plain = {seed: [point(seed, 1.0)] for seed in INTERCEPTS}
-    rows, notes = compare_at_cost(arms, plain)
+    rows, notes = compare_at_cost(variants, plain)
     assert not notes
     assert {(row.unit, row.metric) for row in rows} == {
         (cost, metric) for cost in ("flops", "seconds") for metric in ("difference", "at")
     }
     assert all(row.value == pytest.approx(-0.1) for row in rows if row.metric == "difference")
-    one_off = {**arms["stacking"], 1: CostPoint(4.0, {**costs, "flops": 1.02e9})}
+    one_off = {**variants["stacking"], 1: CostPoint(4.0, {**costs, "flops": 1.02e9})}
     assert {row.unit for row in compare_at_cost({"stacking": one_off}, plain)[0]} == {"seconds"}
     assert compare_at_cost({"stacking": {7: plain[0][0]}}, plain) == ([], [])
 
@@ -231,11 +234,11 @@ def trainings(ratio: float, run: int, seeds: int = 5, noise: float = 0.004) -> d
     steps = np.unique(np.geomspace(20, 1_000, 20).astype(int))
     curves: dict[str, dict[int, ValidationCurve]] = {"ltg": {}, "elc": {}}
     for seed in range(seeds):
-        own = np.exp(0.05 * chance.standard_normal())  # some seeds are faster, in both arms
-        for arm, speed in (("ltg", 1.0), ("elc", ratio * np.exp(0.03 * chance.standard_normal()))):
+        own = np.exp(0.05 * chance.standard_normal())  # some seeds are faster, in both variants
+        for variant, speed in (("ltg", 1.0), ("elc", ratio * np.exp(0.03 * chance.standard_normal()))):
             losses = 3 + 6 * (steps / (own * speed)) ** -0.4 + noise * chance.standard_normal(len(steps))
-            curves[arm][seed] = ValidationCurve(
-                tuple(steps.tolist()), tuple(losses.tolist()), 0.5 if arm == "ltg" else 0.6
+            curves[variant][seed] = ValidationCurve(
+                tuple(steps.tolist()), tuple(losses.tolist()), 0.5 if variant == "ltg" else 0.6
             )
     return curves
 
@@ -248,7 +251,7 @@ def test_the_default_target_is_reached_by_all_trainings() -> None:
     curves = {**trainings(0.8, 0), "slow": trainings(1.5, 1)["elc"]}
     rows = convergence_rows(curves, "ltg")
     assert row(rows, "all", None, "loss").value == common_target(curves["ltg"])
-    targets = {each.arm: each.value for each in rows if each.metric == "loss" and each.arm}
+    targets = {each.variant: each.value for each in rows if each.metric == "loss" and each.variant}
     assert targets["slow"] == common_target(curves["ltg"], curves["slow"]) > common_target(curves["ltg"])
     assert all(each.low is not None for each in rows if each.metric == "ratio")
 
@@ -283,8 +286,8 @@ def test_a_reference_is_required() -> None:
 def test_ratio_intervals_use_student_t_on_logarithms() -> None:
     spent = {"ltg": (100, 140, 90), "elc": (60, 100, 80)}
     curves = {
-        arm: {seed: ValidationCurve((10, cost, 500), (5.0, 3.6, 3.6)) for seed, cost in enumerate(costs)}
-        for arm, costs in spent.items()
+        variant: {seed: ValidationCurve((10, cost, 500), (5.0, 3.6, 3.6)) for seed, cost in enumerate(costs)}
+        for variant, costs in spent.items()
     }
     ratio = row(convergence_rows(curves, "ltg"), "elc - ltg", "steps", "ratio")
     logs = np.log(np.array(spent["elc"]) / np.array(spent["ltg"]))

@@ -27,7 +27,7 @@ from layerwise.plan.schedule import GrowthSchedule, preset, share_of_uniform
 from layerwise.plan.schedule.allocation import Importance, allocation
 from layerwise.results.training_record import MODEL
 from layerwise.stack import Stack, load
-from layerwise.train.recipe import GrowthVariant, Settings, grown
+from layerwise.train.recipe import GrowthExtension, Settings, grown
 from layerwise.train.training import Base, train
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
@@ -90,7 +90,7 @@ def splits() -> Splits:
 
 
 def trained(schedule: GrowthSchedule, splits: Splits, seed: int, folder: Path) -> tuple[Stack, float]:
-    growth = GrowthVariant(schedule, STEPS, model_cost(planted(), LENGTH))
+    growth = GrowthExtension(schedule, STEPS, model_cost(planted(), LENGTH))
     path = folder / schedule.name / f"seed-{seed}"
     train(Base(planted, "planted"), splits, grown(SETTINGS, growth), seed, path, arguments=QUIET)
     stack = load(str(path / MODEL))
@@ -127,10 +127,10 @@ def test_growth_loses_nothing_where_the_control_does(
     roles[PLANTED], roles[most] = most, PLANTED
     control = replace(schedule.permuted(roles), name="permuted")
 
-    arms = (uniform, schedule, control)
+    variants = (uniform, schedule, control)
     of = partial(trained, splits=splits, folder=tmp_path)
-    losses = {arm.name: {seed: of(arm, seed=seed)[1] for seed in SEEDS} for arm in arms}
-    kept, lost = (seed_difference(losses[arm.name], losses["uniform"]) for arm in (schedule, control))
+    losses = {variant.name: {seed: of(variant, seed=seed)[1] for seed in SEEDS} for variant in variants}
+    kept, lost = (seed_difference(losses[variant.name], losses["uniform"]) for variant in (schedule, control))
     assert kept.high < MARGIN, losses
     assert lost.low > 10 * MARGIN, losses
     # And it is cheaper, by a third of what the block costs.

@@ -22,13 +22,13 @@ from layerwise.plan.schedule import GrowthSchedule, Phase
 from layerwise.plan.schedule.cost import ModelCost, flops_per_token
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.stack import load
-from layerwise.stack.weights import random_twin
+from layerwise.stack.weights import make_random_init
 from layerwise.train import training
 from layerwise.train.checkpoint_dir import CONFIG
 from layerwise.train.methods import Options, recipe
 from layerwise.train.phases.runner import GrowthTrainer, seed_of
 from layerwise.train.phases.step_schedule import StepSchedule
-from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
+from layerwise.train.recipe import GrowthExtension, Recipe, Settings, grown
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
 from train.kinds import StoppedError, eventful
@@ -116,7 +116,7 @@ def vit_with_dropout() -> PreTrainedModel:
 
 
 def recipe_of(schedule: GrowthSchedule, settings: Settings = SETTINGS, steps: int = STEPS) -> Recipe:
-    return grown(settings, GrowthVariant(schedule, steps, COST))
+    return grown(settings, GrowthExtension(schedule, steps, COST))
 
 
 def run(
@@ -229,7 +229,7 @@ def test_each_phase_is_prepared_once(straight: tuple[Path, Seen, TrainingRecord]
     _, seen, _ = straight
     old, new = seen.after[2], seen.before[3]
     assert same_weights(layer_of(new, 2), layer_of(old, 1)), "copied, as it was before it was scaled"
-    fresh = random_twin(load(tiny_llama()), seed_of(1, EVENTFUL.phases[1])).model
+    fresh = make_random_init(load(tiny_llama()), seed_of(1, EVENTFUL.phases[1])).model
     assert same_weights(layer_of(new, 0), layer_of(weights_of(fresh), 0)), "drawn anew"
     for name, tensor in layer_of(old, 1).items():
         assert torch.equal(layer_of(new, 1)[name], tensor * 0.5 if tensor.ndim > 1 else tensor), name
@@ -310,7 +310,7 @@ def measured_shares(phases: tuple[Phase, ...], tmp_path: Path) -> tuple[list[flo
             counted[self.state.global_step] = counter.get_total_flops()
             return loss
 
-    chosen = grown(SETTINGS, GrowthVariant(schedule, 3 * len(phases), cost))
+    chosen = grown(SETTINGS, GrowthExtension(schedule, 3 * len(phases), cost))
     with patch.object(training, "GrowthTrainer", Counting):
         train(base(), tiny_text(), chosen, 1, tmp_path, arguments=QUIET)
     measured = [counted[3 * number + 2] / counted[2] for number in range(len(phases))]
@@ -464,9 +464,9 @@ def test_samplers_and_schedules_without_support_are_rejected(tmp_path: Path, mon
     with pytest.raises(TrainError, match="must be linear, cosine or constant with phases"):
         run(EVENTFUL, tmp_path, lr_scheduler_type="reduce_lr_on_plateau")
 
-    growth = GrowthVariant(EVERYTHING, 12, COST)
+    growth = GrowthExtension(EVERYTHING, 12, COST)
     with pytest.raises(TrainError, match=r"A growth schedule cannot be combined with a sampler"):
-        Recipe("any", SETTINGS, Drop(0.5), variant=growth)
+        Recipe("any", SETTINGS, Drop(0.5), extension=growth)
 
     begun = PlanTrainer.__init__
 

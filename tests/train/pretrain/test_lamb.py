@@ -32,7 +32,7 @@ MATRICES |= {f"feed_forward.{name}.weight" for name in ("up", "down")}
 def test_only_matrices_have_weight_decay(variant: str) -> None:
     model = small(variant)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    decaying, plain = optimiser(dict(model.named_parameters())).param_groups
+    decaying, plain = optimizer(dict(model.named_parameters())).param_groups
     assert {names[id(parameter)] for parameter in decaying["params"]} == {
         "head.dense.weight",
         *(f"encoder.layers.{layer}.{name}" for layer in range(2) for name in MATRICES),
@@ -45,7 +45,7 @@ def test_only_matrices_have_weight_decay(variant: str) -> None:
 def test_frozen_weights_are_in_no_group() -> None:
     model = small("elc")
     model.encoder.layers[0].requires_grad_(False)
-    count = sum(len(group["params"]) for group in optimiser(dict(model.named_parameters())).param_groups)
+    count = sum(len(group["params"]) for group in optimizer(dict(model.named_parameters())).param_groups)
     assert count == sum(parameter.requires_grad for parameter in model.parameters())
 
 
@@ -84,7 +84,7 @@ def published(values: Array, gradients: Sequence[Array], *, rates: Sequence[floa
     return found
 
 
-def optimiser(named: Mapping[str, nn.Parameter]) -> Lamb:
+def optimizer(named: Mapping[str, nn.Parameter]) -> Lamb:
     return Lamb(named.items(), learning_rate=RATE, betas=BETAS, epsilon=EPSILON, weight_decay=DECAY)
 
 
@@ -107,7 +107,7 @@ def test_updates_match_the_published_algorithm(dtype: torch.dtype) -> None:
     steps = 12
     named, gradients = drawn(dtype, steps)
     rates = [RATE * (step + 1) / steps for step in range(steps)]
-    own = optimiser(named)
+    own = optimizer(named)
     start = {name: parameter.detach().double().numpy().copy() for name, parameter in named.items()}
     expected = {name: published(start[name], gradients[name], rates=rates, plain=is_plain(name)) for name in SHAPES}
     for step, rate in enumerate(rates):
@@ -129,7 +129,7 @@ def test_tensors_without_a_gradient_are_unchanged() -> None:
     named, gradients = drawn(torch.float64, 3)
     late = "wide.weight"
     start = named[late].detach().clone()
-    own = optimiser(named)
+    own = optimizer(named)
     for step in range(3):
         for name, parameter in named.items():
             parameter.grad = None if name == late and step < 2 else torch.from_numpy(gradients[name][step])

@@ -101,12 +101,12 @@ def test_held_out_rows_and_layer_weights(finished: tuple[Path, TrainingRecord]) 
             readers.setdefault(row.layer, []).append(row.value)
     assert {reader: len(weights) for reader, weights in readers.items()} == {n: n + 1 for n in range(6)}
     assert all(sum(weights) == pytest.approx(1, abs=1e-5) for weights in readers.values())
-    (arm,) = average_over_seeds([nll])
-    assert (arm.arm, arm.seed, arm.value, arm.low) == ("elc", None, nll.value, nll.low)
+    (variant,) = average_over_seeds([nll])
+    assert (variant.variant, variant.seed, variant.value, variant.low) == ("elc", None, nll.value, nll.low)
     second = replace(nll, seed=1, value=nll.value + 0.2)
-    (arm,) = average_over_seeds([nll, second])
-    assert arm.value == pytest.approx(nll.value + 0.1)
-    assert arm.low < nll.value
+    (variant,) = average_over_seeds([nll, second])
+    assert variant.value == pytest.approx(nll.value + 0.1)
+    assert variant.low < nll.value
 
 
 @pytest.mark.slow
@@ -141,7 +141,7 @@ def test_weights_stay_float32_in_half_precision(tmp_path: Path, monkeypatch: pyt
 def test_the_config_identifies_base_text_recipe_and_seed() -> None:
     found = trainer.training_config(TOKENIZER, TEXT, RECIPE, 3)
     assert {**found, "base": ""} == {"base": "", "data": TEXT.digest, "recipe": RECIPE.to_json(), "seed": 3}
-    for other in (replace(RECIPE, size="small"), replace(RECIPE, variant="ltg")):
+    for other in (replace(RECIPE, size="small"), replace(RECIPE, architecture="ltg")):
         assert trainer.training_config(TOKENIZER, TEXT, other, 3)["base"] != found["base"]
 
 

@@ -29,7 +29,7 @@ Sums = dict[tuple[str, str | None], tuple[float, float]]
 
 
 def attention_by_position(
-    stack: Stack, arm: str, examples: Any, collate: Collate, *, seed: int = 0
+    stack: Stack, variant: str, examples: Any, collate: Collate, *, seed: int = 0
 ) -> tuple[list[Score], list[Note]]:
     """Measure the attention of every layer at every position, over rotations of random orders.
 
@@ -49,7 +49,7 @@ def attention_by_position(
             for plan in draw_rotations(stack.depth, f"{seed}/attention/{number}"):
                 weights = run_with_attention(stack, inputs, stack.under(plan, single_pass=True))
                 if not weights:
-                    return [], [Note(ATTENTION, f"{arm}: the model does not return the attention of every layer")]
+                    return [], [Note(ATTENTION, f"{variant}: the model does not return the attention of every layer")]
                 for position, layer in enumerate(plan.order()):
                     for metric, pair in attention_sums(weights[position], inputs).items():
                         totals[layer, position, metric].append(pair)
@@ -57,7 +57,9 @@ def attention_by_position(
     in_order = sorted(totals, key=lambda key: (*key[:2], key[2][0], key[2][1] or ""))
     for layer, position, (name, against) in in_order:
         above, below = map(sum, zip(*totals[layer, position, (name, against)], strict=True))
-        rows.append(Score(ATTENTION, name, above / below, arm=arm, layer=layer, position=position, against=against))
+        rows.append(
+            Score(ATTENTION, name, above / below, variant=variant, layer=layer, position=position, against=against)
+        )
     return rows, []
 
 

@@ -48,7 +48,7 @@ def draw_rotations(depth: int, seed: str) -> tuple[Plan, ...]:
 
 
 def branch_norms(
-    stack: Stack, arm: str, examples: Any, collate: Collate, *, seed: int = 0
+    stack: Stack, variant: str, examples: Any, collate: Collate, *, seed: int = 0
 ) -> tuple[list[Score], list[Note]]:
     """Measure the updates of every layer at every position: rows of measure `branches`.
 
@@ -64,7 +64,7 @@ def branch_norms(
         try:
             stack.branches(captured)
         except UnsupportedModelError as refused:
-            has_branches, notes = False, [Note(BRANCHES, f"{arm}: {refused}")]
+            has_branches, notes = False, [Note(BRANCHES, f"{variant}: {refused}")]
         for plan in (p for base in range(BASES) for p in draw_rotations(stack.depth, f"{seed}/rotations/{base}")):
             before = captured.state
             for position, layer in enumerate(plan.order()):
@@ -77,7 +77,7 @@ def branch_norms(
                 before = after
     rows = []
     for (layer, position, name), norms in sorted(values.items()):
-        about: dict[str, Any] = {"arm": arm, "layer": layer, "position": position}
+        about: dict[str, Any] = {"variant": variant, "layer": layer, "position": position}
         if name == "share":
             rows.append(Score(BRANCHES, "share", float(np.mean(norms)), **about))
         else:
@@ -197,10 +197,10 @@ UNITS = MIN_UNITS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PositionTables:
-    """`added` and `worth`, both of shape (batches, layers, positions)."""
+    """`added` and `importance`, both of shape (batches, layers, positions)."""
 
     added: Numbers
-    worth: Numbers
+    importance: Numbers
 
 
 def importance_by_position(
@@ -210,7 +210,7 @@ def importance_by_position(
 
         added[l, p]    norm of the update of layer l at position p relative to its input: mean over tokens, examples,
                        and orders
-        worth[l, p]    loss without layer l minus loss with it, in nats, at position p
+        importance[l, p]    loss without layer l minus loss with it, in nats, at position p
 
     Each batch runs under all rotations of a random order, first with all layers, then with each layer skipped in turn.
     The orders depend only on the seed and the batch.
@@ -218,19 +218,19 @@ def importance_by_position(
     subset = Subset(examples, _deal(sample(examples, min(MAX_EXAMPLES, len(examples)), seed), UNITS))
     size = max(1, len(subset) // UNITS)
     shape, head = (stack.depth, stack.depth), find_head(stack)
-    added, worth = [], []
+    added, importance = [], []
     for number, batch in enumerate(DataLoader(subset, batch_size=size, collate_fn=collate)):
         if number == UNITS:
             break  # the rest is less than a batch
         added.append(np.zeros(shape))
-        worth.append(np.zeros(shape))
+        importance.append(np.zeros(shape))
         with evaluating(stack.model), torch.inference_mode():
-            _fill_tables(stack, head, batch, f"{seed}/worth/{number}", added[-1], worth[-1])
-    return PositionTables(np.array(added), np.array(worth))
+            _fill_tables(stack, head, batch, f"{seed}/worth/{number}", added[-1], importance[-1])
+    return PositionTables(np.array(added), np.array(importance))
 
 
 def _fill_tables(
-    stack: Stack, head: LanguageModelHead | None, batch: Any, seed: str, added: Numbers, worth: Numbers
+    stack: Stack, head: LanguageModelHead | None, batch: Any, seed: str, added: Numbers, importance: Numbers
 ) -> None:
     inputs, labels = split_labels(batch, stack.device)
     captured = stack.capture(**inputs)
@@ -246,7 +246,7 @@ def _fill_tables(
             zip(plan.order(), pairwise(stack.states(plan, captured)), strict=True)
         ):
             added[layer, position] = update_share(*states, counted)
-            worth[layer, position] = loss(skip(plan, layer)) - full
+            importance[layer, position] = loss(skip(plan, layer)) - full
 
 
 def _deal(indices: Sequence[int], units: int) -> list[int]:

@@ -52,7 +52,7 @@ class EmbeddingOptions:
 
 def embedding(
     stack: Stack,
-    arm: str,
+    variant: str,
     examples: Any,
     collate: Collate,
     options: EmbeddingOptions | None = None,
@@ -75,26 +75,26 @@ def embedding(
     points = images * stack.depth * len(layers)
     if points <= NEIGHBORS:
         few = f"{images} examples at {stack.depth} positions are too few: UMAP needs {NEIGHBORS} neighbors each"
-        return [], [Note(OUTPUT_LAYOUT, f"{arm}: {few}.")]
+        return [], [Note(OUTPUT_LAYOUT, f"{variant}: {few}.")]
     states = outputs_by_position(stack, layers, examples, collate, count=images, seed=seed)
     # Initialize from the principal components: the spectrum of so large a graph takes too long.
     flat = UMAP(n_neighbors=NEIGHBORS, random_state=seed, n_jobs=1, init="pca").fit_transform(
         states.reshape(points, -1)
     )
     facts = {"images": images, "layers": len(layers), "points": points}
-    rows = [Score(OUTPUT_LAYOUT, metric, float(count), arm=arm) for metric, count in facts.items()]
-    rows += _neighbor_rows(arm, states, seed)
-    rows += _point_rows(arm, layers, flat.reshape(*states.shape[:3], 2))
+    rows = [Score(OUTPUT_LAYOUT, metric, float(count), variant=variant) for metric, count in facts.items()]
+    rows += _neighbor_rows(variant, states, seed)
+    rows += _point_rows(variant, layers, flat.reshape(*states.shape[:3], 2))
     return rows, []
 
 
-def _point_rows(arm: str, layers: Sequence[int], plane: NDArray[np.float32]) -> Iterator[Score]:
+def _point_rows(variant: str, layers: Sequence[int], plane: NDArray[np.float32]) -> Iterator[Score]:
     _, depth, images, _ = plane.shape
     shown = max(1, min(images, MAX_POINTS // (depth * len(layers))))
     for image in np.linspace(0, images - 1, shown).round().astype(int).tolist():
         for at, layer in enumerate(layers):
             for position in range(depth):
-                point: dict[str, Any] = {"arm": arm, "layer": layer, "position": position, "example": image}
+                point: dict[str, Any] = {"variant": variant, "layer": layer, "position": position, "example": image}
                 for axis, value in zip("xy", plane[at, position, image].tolist(), strict=True):
                     yield Score(OUTPUT_LAYOUT, axis, float(value), **point)
 
@@ -120,7 +120,7 @@ def outputs_by_position(
     return torch.cat(parts, dim=2).numpy()
 
 
-def _neighbor_rows(arm: str, states: NDArray[np.float32], seed: int) -> Iterator[Score]:
+def _neighbor_rows(variant: str, states: NDArray[np.float32], seed: int) -> Iterator[Score]:
     layers, depth, images, width = states.shape
     if images < 2:
         return
@@ -139,5 +139,5 @@ def _neighbor_rows(arm: str, states: NDArray[np.float32], seed: int) -> Iterator
             shared[n] += widen(labels[nearest] == labels[part][:, None]).mean(dim=1).sum()
     for metric, value, chance in zip(("same_position", "same_layer"), shared, (depth, layers), strict=True):
         if chance > 1:
-            yield Score(OUTPUT_LAYOUT, metric, float(value) / len(queries), arm=arm, documents=images)
-            yield Score(OUTPUT_LAYOUT, metric, 1 / chance, arm=arm, against=CHANCE)
+            yield Score(OUTPUT_LAYOUT, metric, float(value) / len(queries), variant=variant, documents=images)
+            yield Score(OUTPUT_LAYOUT, metric, 1 / chance, variant=variant, against=CHANCE)

@@ -19,10 +19,10 @@ from layerwise.measure.stats.float64 import to_float64_cpu
 from layerwise.measure.stats.statistics import Numbers, student_interval, wilson
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import ALL, PROBING, RANDOM_TWIN, SHUFFLED
+from layerwise.results.vocabulary import ALL, PROBING, RANDOM_INIT, SHUFFLED
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
-from layerwise.stack.weights import random_twin
+from layerwise.stack.weights import make_random_init
 
 FOLDS = 5
 BATCH = 64
@@ -70,7 +70,7 @@ def probing(
     """
     models: dict[str | None, Stack] = {None: stack}
     with suppress(UnsupportedModelError):
-        models[RANDOM_TWIN] = random_twin(stack, seed)
+        models[RANDOM_INIT] = make_random_init(stack, seed)
     encoded = _encode(stack, text)
     ends = [
         _last_tokens(words, offsets) for words, offsets in zip(text.sentences, encoded["offset_mapping"], strict=True)
@@ -91,10 +91,10 @@ def probing(
             rows.append(_hit_row("accuracy", trained, groups, **columns))
             control = _probe(features, shuffled, folds)
             rows.append(_hit_row("accuracy", control, groups, **columns, against=SHUFFLED))
-            if RANDOM_TWIN in states:
-                untrained = _probe(_read_units(states[RANDOM_TWIN], ends, layer, feature), labels, folds)
-                rows.append(_hit_row("accuracy", untrained, groups, **columns, against=RANDOM_TWIN))
-                rows.append(_hit_row("accuracy_above", trained - untrained, groups, **columns, against=RANDOM_TWIN))
+            if RANDOM_INIT in states:
+                untrained = _probe(_read_units(states[RANDOM_INIT], ends, layer, feature), labels, folds)
+                rows.append(_hit_row("accuracy", untrained, groups, **columns, against=RANDOM_INIT))
+                rows.append(_hit_row("accuracy_above", trained - untrained, groups, **columns, against=RANDOM_INIT))
             if progress is not None:
                 progress((number * (stack.depth + 1) + layer + 1) / total)
     return [*rows, *_differences(rows)]

@@ -138,9 +138,9 @@ class Resampled:
             own = (*convert_to_seeds(seed), number)
             each = list(resample_strata(part.numerators, part.denominators, resamples, own, part.strata))
             start = sum(len(before.numerators) for before in parts[:number])
-            arms = slice(start, start + len(part.numerators))
+            conditions = slice(start, start + len(part.numerators))
             drawn.append(np.asarray(sum(stratum.drawn for stratum in each)))
-            strata += [(stratum.units, arms, stratum.drawn - stratum.value) for stratum in each]
+            strata += [(stratum.units, conditions, stratum.drawn - stratum.value) for stratum in each]
         documents, tokens = (sum(getattr(part, name) for part in parts) for name in ("documents", "tokens"))
         return cls(
             np.concatenate([part.effects for part in parts]),
@@ -167,16 +167,16 @@ class Resampled:
         freedom, shortfall = self.units - 1.0, self.units / (self.units - 1)
         if self.strata:
             alone = [
-                statistic(self._changed(arms, changes)).var() * units / (units - 1)
-                for units, arms, changes in self.strata
+                statistic(self._changed(conditions, changes)).var() * units / (units - 1)
+                for units, conditions, changes in self.strata
             ]
             each = stratified_freedom(np.array(alone)[:, None], [units for units, _, _ in self.strata])
             freedom, shortfall = (number.item() for number in each)
         return freedom, shortfall
 
-    def _changed(self, arms: slice, changes: Numbers) -> Numbers:
+    def _changed(self, conditions: slice, changes: Numbers) -> Numbers:
         effects = np.tile(self.value, (len(changes), 1))
-        effects[:, arms] += changes
+        effects[:, conditions] += changes
         return effects
 
     def row(

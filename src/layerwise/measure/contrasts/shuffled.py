@@ -51,11 +51,11 @@ Answers = Mapping[int, Numbers]
 DECIDES = {(SHUFFLED, "random"): "", **{(null, "own-depth"): f"@{null}" for null in NULLS}}
 """Suffix of the metrics, by variant and the kind of merging that its training prepares it for."""
 
-Arms = Mapping[str, Mapping[int, Survey]]
-ArmTask = tuple[str, str]
+Surveys = Mapping[str, Mapping[int, Survey]]
+VariantTask = tuple[str, str]
 
 _FREE = (SHUFFLED, RANDOM_ORDER)
-COMPARED: tuple[tuple[str, str, str, tuple[ArmTask, ...]], ...] = (
+COMPARED: tuple[tuple[str, str, str, tuple[VariantTask, ...]], ...] = (
     (TRAINED_ORDER, "cost", ALL, ((BASELINE, SEQUENTIAL), _FREE)),
     *((TRAINED_ORDER, f"gain_above@{null}", ALL, (_FREE, (null, RANDOM_ORDER))) for null in NULLS),
     (COLLAPSE, "random_order", ALL, ((BASELINE, RANDOM_ORDER),)),
@@ -65,12 +65,12 @@ COMPARED: tuple[tuple[str, str, str, tuple[ArmTask, ...]], ...] = (
 """Claim, metric and task of a contrast, and the accuracies that it compares."""
 
 
-def contrast_orders(arms: Arms, *, chance: float, batch: int) -> list[Score]:
-    """Return the contrasts of all claims between the variants in `arms`.
+def contrast_orders(variants: Surveys, *, chance: float, batch: int) -> list[Score]:
+    """Return the contrasts of all claims between the variants in `variants`.
 
     `chance` is the share of the most common label, and `batch` the number of examples that run in the same order.
     """
-    return [*_compare_accuracies(arms, chance, batch), *_contrast_pruning(arms, chance, batch)]
+    return [*_compare_accuracies(variants, chance, batch), *_contrast_pruning(variants, chance, batch)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,12 +85,12 @@ class Accuracies:
     documents: int
 
     @classmethod
-    def from_surveys(cls, arms: Arms, pairs: Sequence[ArmTask], batch: int) -> Accuracies | None:
+    def from_surveys(cls, variants: Surveys, pairs: Sequence[VariantTask], batch: int) -> Accuracies | None:
         """Return the accuracies over the seeds that all variants have; None if a variant or condition is missing."""
-        seeds = [seed for seed in arms.get(pairs[0][0], {}) if _is_measured(arms, pairs, seed)]
+        seeds = [seed for seed in variants.get(pairs[0][0], {}) if _is_measured(variants, pairs, seed)]
         if not seeds:
             return None
-        outcomes = [[arms[arm][seed].outcomes[task] for arm, task in pairs] for seed in seeds]
+        outcomes = [[variants[variant][seed].outcomes[task] for variant, task in pairs] for seed in seeds]
         counted = np.all([[outcome.scored > 0 for outcome in of] for of in outcomes], axis=(0, 1))
         if not counted.any():
             return None
@@ -106,13 +106,15 @@ class Accuracies:
         )
 
 
-def _is_measured(arms: Arms, pairs: Sequence[ArmTask], seed: int) -> bool:
-    return all(seed in arms.get(arm, {}) and task in arms[arm][seed].outcomes for arm, task in pairs)
+def _is_measured(variants: Surveys, pairs: Sequence[VariantTask], seed: int) -> bool:
+    return all(
+        seed in variants.get(variant, {}) and task in variants[variant][seed].outcomes for variant, task in pairs
+    )
 
 
-def _compare_accuracies(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
+def _compare_accuracies(variants: Surveys, chance: float, batch: int) -> Iterator[Score]:
     for claim, metric, task, pairs in COMPARED:
-        accuracies = Accuracies.from_surveys(arms, pairs, batch)
+        accuracies = Accuracies.from_surveys(variants, pairs, batch)
         if accuracies is not None:
             if len(pairs) == 2:
                 yield accuracies.sum(1.0, -1.0).row(claim, metric, task, within=DIFFERENCE)
@@ -120,13 +122,13 @@ def _compare_accuracies(arms: Arms, chance: float, batch: int) -> Iterator[Score
                 yield accuracies.sum(1.0, less=chance).row(claim, metric, task, within=(-chance, 1 - chance))
 
 
-def _contrast_pruning(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
+def _contrast_pruning(variants: Surveys, chance: float, batch: int) -> Iterator[Score]:
     for null in NULLS:
-        depth = max((survey.depth for survey in arms.get(null, {}).values()), default=0)
+        depth = max((survey.depth for survey in variants.get(null, {}).values()), default=0)
         skipped = range(1, depth // 2 + 1)
         tasks = (SEQUENTIAL, *(f"kept {depth - count} even {SEQUENTIAL}" for count in skipped))
-        pair = [(arm, task) for arm in (SHUFFLED, null) for task in tasks]
-        accuracies = Accuracies.from_surveys(arms, pair, batch)
+        pair = [(variant, task) for variant in (SHUFFLED, null) for task in tasks]
+        accuracies = Accuracies.from_surveys(variants, pair, batch)
         if accuracies is None or (accuracies.values[:, [0, len(tasks)]] < chance + SKILL).any():
             continue
         own, other = (
@@ -149,12 +151,12 @@ def _compute_decline(accuracies: Accuracies, tasks: slice, depth: int, chance: f
     return lost, np.einsum("sau,sa->su", influences, slopes / skill)
 
 
-def contrast_positions(arms: Arms) -> Iterator[Score]:
-    counts = [survey.positions for survey in arms.get(PREDICTING, {}).values() if survey.positions]
+def contrast_positions(variants: Surveys) -> Iterator[Score]:
+    counts = [survey.positions for survey in variants.get(PREDICTING, {}).values() if survey.positions]
     if counts:
         yield compute_shortfall(counts).row(POSITIONS, "short", within=SHORTFALL)
     for null in NULLS:
-        probed = [survey.probed for survey in arms.get(null, {}).values() if survey.probed]
+        probed = [survey.probed for survey in variants.get(null, {}).values() if survey.probed]
         if probed:
             yield compute_shortfall(probed).row(POSITIONS, f"short@{null}", within=SHORTFALL)
 
@@ -176,19 +178,19 @@ def compute_shortfall(seeds: list[Answers]) -> TrainingEstimate:
 
 
 def contrast_merging(
-    arm: str, kind: str, members: Sequence[Predictions], models: Sequence[Predictions], chance: float, *, batch: int
+    variant: str, kind: str, members: Sequence[Predictions], models: Sequence[Predictions], chance: float, *, batch: int
 ) -> list[Score]:
     """Return the rows of one variant and one kind of merging; none if no contrast needs them.
 
     Args:
-        arm: Name of the variant.
+        variant: Name of the variant.
         kind: Kind of merging.
         members: Outcomes of the models that are merged.
         models: Outcomes of the merged models, by draw, on the same images.
         chance: Share of the commonest label.
         batch: Number of images under one order.
     """
-    ends = DECIDES.get((arm, kind))
+    ends = DECIDES.get((variant, kind))
     if ends is None:
         return []
     hits = np.array([outcome.hits for outcome in members])

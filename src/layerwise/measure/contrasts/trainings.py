@@ -182,7 +182,7 @@ def compute_unit_variance(influences: Numbers) -> float:
     return float(np.square(influences).sum()) * influences.size / (influences.size - 1)
 
 
-def contrast_pattern(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Score]:
+def contrast_pattern(variant: str, alphas: ArrayLike, initial: ArrayLike) -> list[Score]:
     """Return the rows of one variant from `alphas` `(seeds, readers, sources)` and `initial` `(readers, sources)`.
 
     There are no rows without a reader of three sources. A mixed output counts as one more reader.
@@ -196,7 +196,9 @@ def contrast_pattern(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Sc
     for metric, base in (("above_equal", 2.0 / (readers + 1)), ("learned", _sum_mass(start[None], readers)[0])):
         own, other = dict(enumerate(learned.mean(axis=1))), dict.fromkeys(range(len(weights)), float(base.mean()))
         gap = seed_difference(own, other)
-        rows.append(Score(CONTRAST, metric, gap.value, gap.low, gap.high, gap.p, claim=PATTERN, task=arm, mde=gap.mde))
+        rows.append(
+            Score(CONTRAST, metric, gap.value, gap.low, gap.high, gap.p, claim=PATTERN, task=variant, mde=gap.mde)
+        )
     return rows
 
 

@@ -55,31 +55,31 @@ Key = TypeVar("Key", bound=Hashable)
 Values = Mapping[str, Mapping[int, float]]
 
 
-def find_share(arm: str) -> tuple[str, float] | None:
+def find_share(variant: str) -> tuple[str, float] | None:
     """Parse the base variant and the share from the name of a variant trained on a share of the text.
 
     >>> find_share("elc-share-0.125"), find_share("elc")
     (('elc', 0.125), None)
     """
-    match = _SHARE.fullmatch(arm)
+    match = _SHARE.fullmatch(variant)
     return None if match is None else (match[1], float(match[2]))
 
 
-def find_bias(arm: str) -> float | None:
+def find_bias(variant: str) -> float | None:
     """Return the initial scalar of the previous layer, if the name of the variant contains it.
 
     >>> find_bias("elc-bias-0.5"), find_bias("elc"), find_bias("zero"), find_bias("ltg")
     (0.5, 1.0, 0.0, None)
     """
-    match = _BIAS.fullmatch(arm)
-    return {LAYER_WEIGHTS: 1.0, "zero": 0.0}.get(arm) if match is None else float(match[1])
+    match = _BIAS.fullmatch(variant)
+    return {LAYER_WEIGHTS: 1.0, "zero": 0.0}.get(variant) if match is None else float(match[1])
 
 
 def contrast_variants(rows: Iterable[Score], terms: str = TOKENS) -> list[Score]:
     """Return the differences between variants in held-out loss (nats) and scores, at an equal amount of `terms`."""
     results: list[Score] = []
     for task, values in collect_answers(rows).items():
-        results += _compare_with(BACKBONE, task, terms, values, [arm for arm in values if arm != BACKBONE])
+        results += _compare_with(BACKBONE, task, terms, values, [variant for variant in values if variant != BACKBONE])
         for other in (FROZEN, KEPT):
             results += _compare_with(other, task, terms, values, [LAYER_WEIGHTS])
     return results
@@ -92,7 +92,7 @@ def collect_answers(rows: Iterable[Score]) -> dict[str, Values]:
     on those with mixed signals, the mean GLUE score (first metric of each task), and the difference in attribution
     between the linguistic and the surface feature.
     """
-    of_models = Rows(row for row in rows if _is_model(row) and find_share(str(row.arm)) is None)
+    of_models = Rows(row for row in rows if _is_model(row) and find_share(str(row.variant)) is None)
     mixed = of_models.where(measure=OUR_MSGS, metric="mcc", against=None)
     on_glue = (
         row
@@ -100,52 +100,58 @@ def collect_answers(rows: Iterable[Score]) -> dict[str, Values]:
         if row.task in FORMS and row.metric == FORMS[row.task].metrics[0]
     )
     return {
-        MASKED_LM: group_by_arm(of_models.where(measure=MASKED_LM, metric="nll")),
-        PAIRS: group_by_arm(of_models.where(measure=PAIRS, task=ALL, metric="accuracy")),
+        MASKED_LM: group_by_variant(of_models.where(measure=MASKED_LM, metric="nll")),
+        PAIRS: group_by_variant(of_models.where(measure=PAIRS, task=ALL, metric="accuracy")),
         "control tasks": _average_tasks(mixed.where(task=CONTROLS)),
-        "linguistic generalisation": _average_tasks(mixed.where(task=AMBIGUOUS)),
+        "linguistic generalization": _average_tasks(mixed.where(task=AMBIGUOUS)),
         GLUE: _average_tasks(on_glue),
-        "linguistic attribution": group_by_arm(of_models.where(measure=ATTRIBUTION, metric="preference", against=None)),
+        "linguistic attribution": group_by_variant(
+            of_models.where(measure=ATTRIBUTION, metric="preference", against=None)
+        ),
     }
 
 
-def group_by_arm(rows: Iterable[Score]) -> dict[str, dict[int, float]]:
+def group_by_variant(rows: Iterable[Score]) -> dict[str, dict[int, float]]:
     values: dict[str, dict[int, float]] = {}
     for row in rows:
         if _is_model(row):
-            values.setdefault(str(row.arm), {})[int(row.seed or 0)] = row.value
+            values.setdefault(str(row.variant), {})[int(row.seed or 0)] = row.value
     return values
 
 
 def _is_model(row: Score) -> bool:
-    return row.arm is not None and row.seed is not None and row.tuning_seed is None and row.plan is None
+    return row.variant is not None and row.seed is not None and row.tuning_seed is None and row.plan is None
 
 
 def _average_tasks(rows: Iterable[Score]) -> Values:
     own: dict[str, dict[int, list[float]]] = {}
     for row in rows:
-        own.setdefault(str(row.arm), {}).setdefault(int(row.seed or 0), []).append(row.value)
-    return {arm: {seed: float(np.mean(values)) for seed, values in of.items()} for arm, of in own.items()}
+        own.setdefault(str(row.variant), {}).setdefault(int(row.seed or 0), []).append(row.value)
+    return {variant: {seed: float(np.mean(values)) for seed, values in of.items()} for variant, of in own.items()}
 
 
-def _compare_with(other: str, task: str, terms: str, values: Values, arms: Sequence[str]) -> Iterator[Score]:
+def _compare_with(other: str, task: str, terms: str, values: Values, variants: Sequence[str]) -> Iterator[Score]:
     seeds = set(values.get(other, {}))
     gaps = {
-        arm: seed_difference(values[arm], values[other]) for arm in arms if len(seeds & set(values.get(arm, {}))) > 1
+        variant: seed_difference(values[variant], values[other])
+        for variant in variants
+        if len(seeds & set(values.get(variant, {}))) > 1
     }
     columns: dict[str, Any] = {"task": task, "against": other, "unit": terms}
-    return _correct({arm: _make_row(STUDY, "difference", gap, arm=arm, **columns) for arm, gap in gaps.items()})
+    return _correct(
+        {variant: _make_row(STUDY, "difference", gap, variant=variant, **columns) for variant, gap in gaps.items()}
+    )
 
 
 def contrast_biases(rows: Iterable[Score]) -> list[Score]:
     """Return the slope of every question over the initial biases; none for fewer than three biases."""
     slopes: dict[str, Score] = {}
     for question, values in collect_answers(rows).items():
-        bias_by_arm = {arm: bias for arm in values if (bias := find_bias(arm)) is not None}
-        biases = dict(sorted(bias_by_arm.items(), key=lambda item: item[1]))
-        seeds = sorted(set.intersection(*(set(values[arm]) for arm in biases))) if biases else []
+        bias_by_variant = {variant: bias for variant in values if (bias := find_bias(variant)) is not None}
+        biases = dict(sorted(bias_by_variant.items(), key=lambda item: item[1]))
+        seeds = sorted(set.intersection(*(set(values[variant]) for variant in biases))) if biases else []
         if len(biases) >= MIN_BIASES and seeds:
-            table = np.array([[values[arm][seed] for arm in biases] for seed in seeds])
+            table = np.array([[values[variant][seed] for variant in biases] for seed in seeds])
             slope = _fit_slope(np.array(list(biases.values())), table)
             slopes[question] = _make_row(INITIAL_BIAS, "slope", slope, task=question)
     return list(_correct(slopes))
@@ -156,10 +162,10 @@ def contrast_shares(rows: Iterable[Score]) -> list[Score]:
     rows = list(rows)
     results: list[Score] = []
     for task, metric in ON_SHARES.items():
-        values = group_by_arm(Rows(rows).where(measure=task, task=ALL, metric=metric))
+        values = group_by_variant(Rows(rows).where(measure=task, task=ALL, metric=metric))
         of_shares: dict[float, dict[str, Mapping[int, float]]] = {}
-        for arm, own in values.items():
-            base, share = find_share(arm) or (arm, 1.0)
+        for variant, own in values.items():
+            base, share = find_share(variant) or (variant, 1.0)
             of_shares.setdefault(share, {})[base] = own
         pairs = {
             share: (of[LAYER_WEIGHTS], of[BACKBONE])
@@ -174,7 +180,7 @@ def contrast_shares(rows: Iterable[Score]) -> list[Score]:
 def _contrast_on_shares(
     task: str, pairs: Mapping[float, tuple[Mapping[int, float], Mapping[int, float]]]
 ) -> Iterator[Score]:
-    columns: dict[str, Any] = {"task": task, "arm": LAYER_WEIGHTS, "against": BACKBONE}
+    columns: dict[str, Any] = {"task": task, "variant": LAYER_WEIGHTS, "against": BACKBONE}
     gaps = {share: seed_difference(own, base) for share, (own, base) in pairs.items() if set(own) & set(base)}
     yield from _correct(
         {share: _make_row(DATA_SHARE, "difference", gap, share=share, **columns) for share, gap in gaps.items()}

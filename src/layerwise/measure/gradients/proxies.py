@@ -26,14 +26,14 @@ from layerwise.measure.stats.grid import MIN_UNITS
 from layerwise.measure.stats.window_sums import WindowSums
 from layerwise.plan import Sublayer
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import NO_EFFECT, PROXIES, RANDOM_TWIN
+from layerwise.results.vocabulary import NO_EFFECT, PROXIES, RANDOM_INIT
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Branches, edited
 from layerwise.stack.inputs import evaluating, main_tensor
 from layerwise.stack.quantization import refuse_quantized
 from layerwise.stack.streaming.resident import refuse_on_disk
-from layerwise.stack.weights import random_twin
+from layerwise.stack.weights import make_random_init
 
 MAX_SAVED_NUMBERS = 1 << 27
 """Maximum number of values saved for the backward pass: 512 MiB in float32."""
@@ -229,9 +229,9 @@ def _gradient_rows(sums: WindowSums, gates: Sequence[Mapping[str, Any]], seed: i
 
 def _null_rows(stack: Stack, data: EvalData, seed: int) -> list[Score]:
     try:
-        untrained = random_twin(stack, seed)
+        untrained = make_random_init(stack, seed)
     except UnsupportedModelError:
         return []
     scores = compute_proxies(untrained, data, None, seed=seed)
-    metrics = {proxy.where["metric"] for proxy in LAYER_SCORES if proxy.is_proxy and proxy.null == RANDOM_TWIN}
-    return [replace(score, against=RANDOM_TWIN) for score in scores if score.metric in metrics]
+    metrics = {proxy.where["metric"] for proxy in LAYER_SCORES if proxy.is_proxy and proxy.null == RANDOM_INIT}
+    return [replace(score, against=RANDOM_INIT) for score in scores if score.metric in metrics]

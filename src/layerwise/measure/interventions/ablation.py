@@ -37,8 +37,8 @@ def ablation(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache[
 
         skip                the layer (or sublayer) adds nothing
         mean_ablate         it adds its mean over tokens of the other half of the text (cross-fitting)
-        neighbour_copy      the layer before runs in its place (for layer 0 the one after)
-        neighbour_average   its weights are the mean of its two neighbors' weights (not at the ends)
+        neighbor_copy      the layer before runs in its place (for layer 0 the one after)
+        neighbor_average   its weights are the mean of its two neighbors' weights (not at the ends)
         random              its matrices are Gaussian noise of the same norm; gains and biases stay
 
     Only `skip` and `mean_ablate` apply to sublayers (`12.attn`, `12.mlp`). Rows by layer and sublayer have the loss
@@ -100,11 +100,11 @@ def _list_conditions(stack: Stack, seed: int) -> list[tuple[Intervention, Condit
         changes: dict[tuple[str, Sublayer | None], Callable[[InterventionContext], Apply]] = {
             ("skip", None): _skip,
             ("mean_ablate", None): _mean,
-            ("neighbour_copy", None): _copy,
+            ("neighbor_copy", None): _copy,
             ("random", None): partial(_random, seed),
         }
         if 0 < layer < stack.depth - 1:
-            changes["neighbour_average", None] = _average
+            changes["neighbor_average", None] = _average
         for sublayer in SUBLAYERS:
             changes["skip", sublayer] = partial(_skip_branch, sublayer)
             changes["mean_ablate", sublayer] = partial(_mean_branch, sublayer)
@@ -157,7 +157,7 @@ def _average(context: InterventionContext) -> Apply:
     weights = layer_weights(context.stack, context.layer)
     shapes = [{name: value.shape for name, value in layer.items()} for layer in (weights, before, after)]
     if shapes[0] != shapes[1] or shapes[0] != shapes[2]:
-        raise MeasureError("neighbour_average needs neighboring layers of the same shapes.")
+        raise MeasureError("neighbor_average needs neighboring layers of the same shapes.")
     means = {name: (widen(before[name]) + widen(after[name]).to(before[name].device)) / 2 for name in weights}
     return context.with_weights({name: value.to(weights[name]) for name, value in means.items()})
 

@@ -62,7 +62,7 @@ class BatchPass:
         state = self.captured.state
         self.half = torch.tensor([window in half for window in batch.windows], device=state.device)
         self.counted = token_mask(self.captured.inputs, state)
-        self.clean = graph.untouched()
+        self.clean = graph.find_unchanged_nodes()
         self.apply: Apply | None = None
         self.walk = GraphExecutor(graph, self._layer, state, change=self._change, watch=self._check)
         for _ in self.walk.walk((0,)):

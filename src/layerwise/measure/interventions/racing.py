@@ -5,7 +5,7 @@ probability of any wrong decision at any look is below 5 %. It is divided over d
 looks (`SPENDING` of the remaining rate each, the rest at the last; Maron and Moore 1994) and layers (Holm 1979).
 `no_effect` and `harmful` are decided only once even a kind of document with a share of `RARE` has probably been read.
 Harm is confirmed on later documents and needs 16. A layer with predictive power below `FUTILE` (Spiegelhalter et al.
-1986) ends as `unresolved`.
+1986) ends as `inconclusive`.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class Race:
                 self._conclude(layer, effect, grid)
 
     def _conclude(self, layer: int, effect: SampleEstimate[float], grid: Grid) -> None:
-        self._finish(layer, "matters" if effect.low > 0 else "unresolved", effect, grid)
+        self._finish(layer, "matters" if effect.low > 0 else "inconclusive", effect, grid)
 
     def _settle(self, grid: Grid, harmful: Collection[int]) -> None:
         before = -1

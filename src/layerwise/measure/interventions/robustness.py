@@ -29,49 +29,49 @@ from layerwise.results.vocabulary import (
     SEQUENTIAL,
 )
 
-Arms = Mapping[str, Mapping[int, Survey]]
+Surveys = Mapping[str, Mapping[int, Survey]]
 """The surveys of each variant by seed."""
 
 
-def robustness_rows(arms: Arms, *, chance: float, classes: int, leads: str, batch: int) -> list[Score]:
+def robustness_rows(variants: Surveys, *, chance: float, classes: int, leads: str, batch: int) -> list[Score]:
     """Return the rows of measure `robustness`, with differences to the baseline if there is one.
 
     Args:
-        arms: The surveys of each variant by seed.
+        variants: The surveys of each variant by seed.
         chance: Share of the most frequent label.
         classes: Number of classes.
         leads: The metric that the report shows first.
         batch: Number of examples under one random plan.
     """
-    depth = max(survey.depth for surveys in arms.values() for survey in surveys.values())
+    depth = max(survey.depth for surveys in variants.values() for survey in surveys.values())
     rows = [
         Score(ROBUSTNESS, "depth", depth),
         Score(ROBUSTNESS, "classes", classes),
         Score(ROBUSTNESS, "accuracy", chance, against=CHANCE),
         Score(ROBUSTNESS, "leads", float(leads == "accuracy")),
     ]
-    for arm, surveys in arms.items():
+    for variant, surveys in variants.items():
         for name in dict.fromkeys(name for survey in surveys.values() for name in survey.outcomes):
             condition = conditions_by_name(depth)[name]
-            of, size = {"arm": arm, **condition.columns(depth)}, batch if condition.is_drawn else 1
+            of, size = {"variant": variant, **condition.columns(depth)}, batch if condition.is_drawn else 1
             outcomes = {seed: survey.outcomes[name] for seed, survey in surveys.items() if name in survey.outcomes}
             outcomes = {seed: outcome for seed, outcome in outcomes.items() if outcome.scored.sum() > 0}
             rows += _condition_rows(of, outcomes, size, spread=name in (SEQUENTIAL, RANDOM_ORDER))
-            if arm != BASELINE:
-                surveyed = arms.get(BASELINE, {}).items()
+            if variant != BASELINE:
+                surveyed = variants.get(BASELINE, {}).items()
                 base = {seed: survey.outcomes[name] for seed, survey in surveyed if name in survey.outcomes}
                 rows += _difference_rows(of, outcomes, base, size)
     return rows
 
 
-def contribution_rows(arms: Arms, batch: int) -> list[Score]:
+def contribution_rows(variants: Surveys, batch: int) -> list[Score]:
     """Return rows of measure `contribution`: the importance of each layer, in order and in random order.
 
     `accuracy_lost` (with all layers minus without this one) and `nll_added` (without minus with) are paired on the
     same examples and orders; `batch` examples share a random order.
     """
     rows = []
-    for arm, surveys in arms.items():
+    for variant, surveys in variants.items():
         depth = max(survey.depth for survey in surveys.values())
         for order, size in ((SEQUENTIAL, 1), (RANDOM_ORDER, batch)):
             for layer in range(depth):
@@ -84,28 +84,28 @@ def contribution_rows(arms: Arms, batch: int) -> list[Score]:
                 if not pairs:
                     continue
                 count = int((pairs[0][0].scored > 0).sum())
-                of: dict[str, Any] = {"arm": arm, "layer": layer, "order": order, "documents": count}
+                of: dict[str, Any] = {"variant": variant, "layer": layer, "order": order, "documents": count}
                 for metric, field, sign in (("accuracy_lost", "hits", 1.0), ("nll_added", "nll", -1.0)):
                     rows.append(Score(CONTRIBUTION, metric, *paired_difference(pairs, field, sign, size), **of))
     return rows
 
 
-def order_rows(arms: Arms) -> list[Score]:
+def order_rows(variants: Surveys) -> list[Score]:
     return [
-        Score(ORDERS, metric, value, arm=arm, seed=seed, plan=plan)
-        for arm, surveys in arms.items()
+        Score(ORDERS, metric, value, variant=variant, seed=seed, plan=plan)
+        for variant, surveys in variants.items()
         for seed, survey in surveys.items()
         for plan, pair in survey.orders.items()
         for metric, value in zip(("accuracy", "nll"), pair, strict=True)
     ]
 
 
-def identity_rows(arms: Arms) -> list[Score]:
+def identity_rows(variants: Surveys) -> list[Score]:
     rows = []
-    for arm, surveys in arms.items():
+    for variant, surveys in variants.items():
         depth = max(survey.depth for survey in surveys.values())
         for name in dict.fromkeys(name for survey in surveys.values() for name in survey.identical):
-            of = {"arm": arm, **conditions_by_name(depth)[name].columns(depth)}
+            of = {"variant": variant, **conditions_by_name(depth)[name].columns(depth)}
             draws = [survey.identical[name] for survey in surveys.values() if name in survey.identical]
             rows.append(Score(IDENTITY, "draws", sum(each.draws for each in draws), **of))
             rows.append(Score(IDENTITY, "identical", sum(each.identical for each in draws), **of))

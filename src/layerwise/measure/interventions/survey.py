@@ -115,7 +115,7 @@ class Condition:
         columns: dict[str, Any] = {"order": SEQUENTIAL if self.in_order else RANDOM_ORDER}
         if self.nodes is not None:
             lost, node = self.nodes, self.nodes.node
-            columns |= {"layout": lost.layout, "nodes": lost.count, "lost": lost.several}
+            columns |= {"layout": lost.layout, "nodes": lost.count, "failed": lost.several}
             if node is not None:
                 columns["node"] = node_layout(depth, lost.count, lost.layout)[node][0]
         elif self.without is not None:
@@ -222,7 +222,7 @@ class Survey:
         for name, answers in (("position", self.positions), ("probed", self.probed)):
             arrays |= {f"{position}|{name}": counts for position, counts in answers.items()}
         if self.tables is not None:
-            arrays |= {"added|table": self.tables.added, "worth|table": self.tables.worth}
+            arrays |= {"added|table": self.tables.added, "importance|table": self.tables.importance}
         draft = path.with_suffix(".draft.npz")
         np.savez_compressed(draft, **arrays)
         draft.replace(path)
@@ -267,7 +267,7 @@ class Survey:
         positions, probed = (
             {int(position): counts for position, counts in parts[part].items()} for part in ("position", "probed")
         )
-        tables = PositionTables(parts["table"]["added"], parts["table"]["worth"]) if parts["table"] else None
+        tables = PositionTables(parts["table"]["added"], parts["table"]["importance"]) if parts["table"] else None
         return cls(int(parts["depth"][""]), outcomes, orders, identical, positions, probed, tables)
 
 

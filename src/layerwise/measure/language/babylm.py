@@ -62,12 +62,12 @@ def babylm_rows(rows: Iterable[Score]) -> list[Score]:
     """
     files: dict[Model, dict[str, dict[str, list[tuple[float, int]]]]] = {}
     for row in rows:
-        if row.arm is None or row.seed is None or row.tuning_seed is not None or row.against is not None:
+        if row.variant is None or row.seed is None or row.tuning_seed is not None or row.against is not None:
             continue
         counted = _classify_row(row)
         if counted is not None:
             part, file = counted
-            cells = files.setdefault((row.arm, row.seed), {}).setdefault(part, {}).setdefault(file, [])
+            cells = files.setdefault((row.variant, row.seed), {}).setdefault(part, {}).setdefault(file, [])
             cells.append((row.value, row.documents or 1))
     results = [row for model, parts in files.items() for row in _model_rows(model, parts)]
     return [*results, *_mean_rows(results)]
@@ -85,7 +85,7 @@ def _classify_row(row: Score) -> tuple[str, str] | None:
 
 
 def _model_rows(model: Model, parts: Mapping[str, Mapping[str, list[tuple[float, int]]]]) -> list[Score]:
-    arm, seed = model
+    variant, seed = model
     rows = []
     points = {}
     for part in WEIGHTS:
@@ -94,21 +94,23 @@ def _model_rows(model: Model, parts: Mapping[str, Mapping[str, list[tuple[float,
             means = [np.average(values, weights=counts) for values, counts in files]
             points[part] = 100 * float(np.mean(means))
             examples = sum(sum(counts) for _, counts in files)
-            rows.append(Score(BABYLM, "part", points[part], task=part, arm=arm, seed=seed, documents=examples))
-            rows.append(Score(BABYLM, "files", float(len(means)), task=part, arm=arm, seed=seed))
+            rows.append(Score(BABYLM, "part", points[part], task=part, variant=variant, seed=seed, documents=examples))
+            rows.append(Score(BABYLM, "files", float(len(means)), task=part, variant=variant, seed=seed))
     if set(points) == set(WEIGHTS):
-        rows.append(Score(BABYLM, "aggregate", aggregate(points), arm=arm, seed=seed))
+        rows.append(Score(BABYLM, "aggregate", aggregate(points), variant=variant, seed=seed))
     return rows
 
 
 def _mean_rows(rows: Iterable[Score]) -> list[Score]:
-    arms: dict[tuple[str, str, str], list[Score]] = {}
+    variants: dict[tuple[str, str, str], list[Score]] = {}
     for row in rows:
-        arms.setdefault((str(row.arm), row.task, row.metric), []).append(row)
+        variants.setdefault((str(row.variant), row.task, row.metric), []).append(row)
     means = []
-    for (arm, task, metric), models in arms.items():
+    for (variant, task, metric), models in variants.items():
         values = [row.value for row in models]
         low, high = seed_interval(values) if metric != "files" else (None, None)
         fewest = min((row.documents for row in models if row.documents is not None), default=None)
-        means.append(Score(BABYLM, metric, float(np.mean(values)), low, high, task=task, arm=arm, documents=fewest))
+        means.append(
+            Score(BABYLM, metric, float(np.mean(values)), low, high, task=task, variant=variant, documents=fewest)
+        )
     return means

@@ -66,12 +66,12 @@ def score_margins(margins: Numbers) -> Preferences:
     return 0.5 + 0.5 * np.sign(margins)
 
 
-def paradigm_rows(suite: str, pairs: Sequence[MinimalPair], judgements: Preferences, **model: Any) -> list[Score]:
+def paradigm_rows(suite: str, pairs: Sequence[MinimalPair], judgments: Preferences, **model: Any) -> list[Score]:
     """Return the accuracy (Wilson's interval), the share of ties and the number of skipped pairs of one paradigm.
 
     `model` are columns of the rows. Raises `MeasureError` if every pair was skipped.
     """
-    scored = judgements[~np.isnan(judgements)]
+    scored = judgments[~np.isnan(judgments)]
     if not scored.size:
         raise MeasureError(
             f"Pairs must fit into the model's positions, but none of {pairs[0].paradigm!r} does. Remove the suite or "
@@ -83,7 +83,7 @@ def paradigm_rows(suite: str, pairs: Sequence[MinimalPair], judgements: Preferen
         _mean_accuracy([accuracy]),
         Score(suite, TIES, float((scored == 0.5).mean()), documents=scored.size, **columns),
     ]
-    if skipped := len(judgements) - scored.size:
+    if skipped := len(judgments) - scored.size:
         rows.append(Score(suite, SKIPPED, float(skipped), **columns))
     return rows
 
@@ -119,13 +119,13 @@ def accuracy_interval(accuracies: Sequence[Score]) -> tuple[float, float]:
 
 def variant_rows(suite: str, rows: Sequence[Score]) -> list[Score]:
     """Average the rows of each variant over its seeds, with intervals over seeds and pairs."""
-    arms: dict[str, dict[int, dict[tuple[str, str | None, str], Score]]] = {}
+    variants: dict[str, dict[int, dict[tuple[str, str | None, str], Score]]] = {}
     for row in rows:
-        if row.arm is not None and row.seed is not None and row.measure == suite:
-            arms.setdefault(row.arm, {}).setdefault(row.seed, {})[row.task, row.kind, row.metric] = row
+        if row.variant is not None and row.seed is not None and row.measure == suite:
+            variants.setdefault(row.variant, {}).setdefault(row.seed, {})[row.task, row.kind, row.metric] = row
     return [
         average_rows([by_seed[key] for by_seed in seeds.values()], seed=None)
-        for seeds in arms.values()
+        for seeds in variants.values()
         for key in next(iter(seeds.values()))
         if all(key in by_seed for by_seed in seeds.values())
     ]

@@ -19,7 +19,7 @@ from layerwise.measure.stats.task_metrics import (
     metric_interval,
 )
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import ALL, CHANCE, NORMALISED
+from layerwise.results.vocabulary import ALL, CHANCE, NORMALIZED
 
 MEAN, MEDIAN = "mean", "median"
 """The metrics over several tasks (task `ALL`)."""
@@ -38,9 +38,9 @@ class ChanceScale:
     trained: float
 
     def apply(self, row: Score) -> Score:
-        """Scale a row with its interval, as the condition `NORMALISED`."""
+        """Scale a row with its interval, as the condition `NORMALIZED`."""
         low, high = (None if each is None else self._scale(each) for each in (row.low, row.high))
-        return replace(row, condition=NORMALISED, value=self._scale(row.value), low=low, high=high)
+        return replace(row, condition=NORMALIZED, value=self._scale(row.value), low=low, high=high)
 
     def _scale(self, value: float) -> float:
         return (value - self.chance) / (self.trained - self.chance)

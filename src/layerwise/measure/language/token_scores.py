@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ class TextScores:
     def perplexity(self) -> float:
         """exp(sum of the losses / number of scored tokens)."""
         nll = sum(row.nll for row in self.losses) / self.scored
-        return math.exp(nll) if nll < math.log(torch.finfo(torch.float64).max) else math.inf
+        return math.exp(nll) if nll < math.log(sys.float_info.max) else math.inf
 
 
 def score_text(stack: Stack, plan: Plan, data: EvalData, check: Callable[[], None] = lambda: None) -> TextScores:

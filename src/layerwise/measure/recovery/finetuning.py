@@ -215,7 +215,7 @@ def _working_copy(stack: Stack) -> Stack:
     return Stack(model, stack.path, tokenizer=stack.tokenizer, source=stack.source)
 
 
-Damage = Literal["noise_50", "equal_damage", "reinitialise"]
+Damage = Literal["noise_50", "equal_damage", "reinitialize"]
 DAMAGES: tuple[Damage, ...] = get_args(Damage)
 
 PUBLISHED_SCALE = 0.5

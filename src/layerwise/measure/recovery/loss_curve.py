@@ -11,7 +11,7 @@ import numpy as np
 from layerwise.measure.stats import statistics
 from layerwise.measure.stats.estimate import Bounded
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import RECOVERY, TWIN
+from layerwise.results.vocabulary import RECOVERY, UNDAMAGED
 
 RUNS = "recovery_run"
 """The measure of the stored loss curves, from which the rows of `recovery` are computed."""
@@ -19,7 +19,7 @@ RUNS = "recovery_run"
 
 @dataclass(frozen=True, slots=True)
 class LossCurveKey:
-    """A run: `layer` (`None`: control of the full model), `damage` (`twin`: undamaged control), `scope` and `seed`."""
+    """A run: `layer` (`None`: control of the full model), `damage` (`undamaged`: control), `scope` and `seed`."""
 
     layer: int | None
     damage: str
@@ -28,7 +28,7 @@ class LossCurveKey:
 
     @property
     def columns(self) -> dict[str, Any]:
-        return {"layer": self.layer, "condition": self.damage, "arm": self.scope, "seed": self.seed}
+        return {"layer": self.layer, "condition": self.damage, "variant": self.scope, "seed": self.seed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def read_curves(rows: Iterable[Score], steps: tuple[int, ...]) -> dict[LossCurve
     for row in rows:
         if row.measure != RUNS:
             continue
-        run = LossCurveKey(row.layer, str(row.condition), str(row.arm), int(row.seed or 0))
+        run = LossCurveKey(row.layer, str(row.condition), str(row.variant), int(row.seed or 0))
         by_step = values.setdefault(run, {})
         if row.metric == "nll":
             by_step[row.step or 0] = row.value
@@ -141,12 +141,12 @@ def recovery_rows(
     summaries = [
         ("initial_damage", None, mean_over_seeds(damage)),
         ("steps", None, mean_over_seeds([each.steps for each in times], cap)),
-        ("steps", TWIN, mean_over_seeds([each.steps for each in controls], cap)),
+        ("steps", UNDAMAGED, mean_over_seeds([each.steps for each in controls], cap)),
         ("area", None, mean_over_seeds(areas)),
-        ("area", TWIN, mean_over_seeds(control_areas)),
+        ("area", UNDAMAGED, mean_over_seeds(control_areas)),
         ("censored", None, _share([each.censored for each in times])),
-        ("steps_to_untouched", None, mean_over_seeds([each.steps for each in published], cap)),
-        ("censored_untouched", None, _share([each.censored for each in published])),
+        ("steps_to_original", None, mean_over_seeds([each.steps for each in published], cap)),
+        ("censored_original", None, _share([each.censored for each in published])),
     ]
     documents, tokens = evaluated
     return [

@@ -41,9 +41,9 @@ from layerwise.measure.recovery.loss_curve import (
 from layerwise.measure.stats.correlation import MIN_LAYERS, rank_correlation
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import ABLATION, ALL, RECOVERY, SHUFFLED_LAYERS, SKIPPING, TWIN
+from layerwise.results.vocabulary import ABLATION, ALL, RECOVERY, SHUFFLED_LAYERS, SKIPPING, UNDAMAGED
 from layerwise.stack import Stack
-from layerwise.stack.weights import layer_weights, random_twin
+from layerwise.stack.weights import layer_weights, make_random_init
 
 Treatment = tuple[Damage, Scope]
 """A damage, and the scope of the fine-tuning after it."""
@@ -53,7 +53,7 @@ TREATMENTS = tuple(_TREATMENTS)
 _DAMAGE_WORDS = {
     "noise_50": "noise of 50 %",
     "equal_damage": "noise of equal damage",
-    "reinitialise": "new random weights",
+    "reinitialize": "new random weights",
 }
 DEFAULT_TREATMENTS = ("noise_50/layer", "equal_damage/layer")
 
@@ -76,16 +76,16 @@ def recovery(
     """Damage `layers` one at a time, fine-tune on half of the documents of `data`, evaluate on the other half.
 
     Damages: `noise_50` is W + N(0, (0.5 std(W))^2) tensor by tensor, as published; `equal_damage` the same noise,
-    scaled to a given loss increase on the evaluation text; `reinitialise` draws new initial weights (Zhang, Bengio and
+    scaled to a given loss increase on the evaluation text; `reinitialize` draws new initial weights (Zhang, Bengio and
     Singer, JMLR 2022, arXiv 1902.01996, section 3). The control is the undamaged model, trained on the same batches.
 
     Rows by layer, damage and scope, with Student's intervals over seeds:
 
         initial_damage   nats/token above the control before fine-tuning (the only row of damage within the tolerance)
         steps, area      restricted mean of the steps to recover, and nat-steps above the control, up to the cap;
-                         against `twin`, those of the control relative to the original model
+                         against `undamaged`, those of the control relative to the original model
         censored         share of seeds that did not recover (Wilson), or whose loss became non-finite
-        steps_to_untouched, censored_untouched   the same relative to the original model, as published
+        steps_to_original, censored_original   the same relative to the original model, as published
 
     Rank correlations with the effect of skipping, with intervals over layers and the null of shuffled layers:
 
@@ -104,7 +104,7 @@ def recovery(
         seed: Seed of all draws.
         effects: Rows of `ablation` to correlate with.
         cache: Rows of measure `recovery_run` that are already known, and callbacks. Its `log` receives a sentence if
-            `reinitialise` is omitted (unknown initialization), or `equal_damage` of a layer (no noise reaches it).
+            `reinitialize` is omitted (unknown initialization), or `equal_damage` of a layer (no noise reaches it).
 
     Raises:
         MeasureError: For fewer than 4 layers, unknown names, and non-finite weights.
@@ -182,11 +182,11 @@ class _Study:
     ) -> tuple[list[Score], list[LayerRecovery]]:
         """Return the rows of every layer, and the recovery of each damaged layer, averaged over seeds."""
         evaluated = self.tuning.evaluation.documents, self.tuning.evaluation.tokens
-        about: dict[str, Any] = dict(zip(("condition", "arm"), treatment, strict=True))
+        about: dict[str, Any] = dict(zip(("condition", "variant"), treatment, strict=True))
         rows: list[Score] = []
         means: list[LayerRecovery] = []
         for layer, keys in recovered.items():
-            pairs = [(self.known[key], self.known[twin_key(layer, treatment[1], key.seed)]) for key in keys]
+            pairs = [(self.known[key], self.known[control_key(layer, treatment[1], key.seed)]) for key in keys]
             times = [recovery_time(curve, control, self.recipe.tolerance) for curve, control in pairs]
             controls = [recovery_time(control, flat_curve(control), self.recipe.tolerance) for _, control in pairs]
             published = [recovery_time(curve, flat_curve(control), 0.0) for curve, control in pairs]
@@ -203,16 +203,16 @@ class _Study:
 
     def draw_initial(self, layers: Sequence[int], treatments: Sequence[Treatment]) -> Sequence[Treatment]:
         """Draw initial weights if a treatment needs them; return the treatments that are possible."""
-        if not any(damage == "reinitialise" for damage, _ in treatments):
+        if not any(damage == "reinitialize" for damage, _ in treatments):
             return treatments
         try:
             for number in range(self.seeds):
-                untrained = random_twin(self.stack, self.seed * self.seeds + number)
+                untrained = make_random_init(self.stack, self.seed * self.seeds + number)
                 for layer in layers:
                     self.initial[layer, number] = layer_weights(untrained, layer)
         except UnsupportedModelError as error:
-            self.cache.log(f"recovery: reinitialise is omitted: {error}")
-            return [(damage, scope) for damage, scope in treatments if damage != "reinitialise"]
+            self.cache.log(f"recovery: reinitialize is omitted: {error}")
+            return [(damage, scope) for damage, scope in treatments if damage != "reinitialize"]
         return treatments
 
     def treat(self, layer: int, damage: Damage, scope: Scope) -> tuple[LossCurveKey, ...] | list[float]:
@@ -221,8 +221,8 @@ class _Study:
         If the damage is within the tolerance, return the loss increase of every seed instead.
         """
         for number in range(self.seeds):
-            self._tune(twin_key(layer, scope, number), layer, scope, {})
-        original = self.known[twin_key(layer, scope, 0)].nll[0]
+            self._tune(control_key(layer, scope, number), layer, scope, {})
+        original = self.known[control_key(layer, scope, 0)].nll[0]
         keys = [LossCurveKey(layer, damage, scope, number) for number in range(self.seeds)]
         drawn = {key: self._damage(key, layer, original) for key in keys if key not in self.known}
         weights = {key: damaged for key, damaged in drawn.items() if damaged is not None}
@@ -238,7 +238,7 @@ class _Study:
         if key in self.known:
             return
         curve = self.tuning.trajectory(layer, scope, weights, (self.seed, key.seed))
-        if not curve.nll and key.damage == TWIN:
+        if not curve.nll and key.damage == UNDAMAGED:
             raise MeasureError(
                 "The loss of the original model on the evaluation text must be finite, got NaN or infinity. Check the "
                 "checkpoint."
@@ -247,7 +247,7 @@ class _Study:
         self.known[key] = curve
 
     def _damage(self, key: LossCurveKey, layer: int, original: float) -> dict[str, Tensor] | None:
-        if key.damage == "reinitialise":
+        if key.damage == "reinitialize":
             return self.initial[layer, key.seed]
         weights = layer_weights(self.stack, layer)
         try:
@@ -270,8 +270,8 @@ class _Study:
         return add_noise(weights, direction, scale)
 
 
-def twin_key(layer: int, scope: Scope, seed: int) -> LossCurveKey:
-    return LossCurveKey(None if scope == "model" else layer, TWIN, scope, seed)
+def control_key(layer: int, scope: Scope, seed: int) -> LossCurveKey:
+    return LossCurveKey(None if scope == "model" else layer, UNDAMAGED, scope, seed)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -324,7 +324,7 @@ def associations(
     if not shared:
         return
     damage, scope = treatment
-    columns: dict[str, Any] = {"condition": damage, "arm": scope}
+    columns: dict[str, Any] = {"condition": damage, "variant": scope}
     yield Score(RECOVERY, "layers", float(len(damaged)), **columns)
     for metric in METRICS:
         candidates = shared if metric == "spearman_published" else damaged

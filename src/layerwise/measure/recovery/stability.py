@@ -60,47 +60,48 @@ def stability_rows(rows: Iterable[Score], backbone: str) -> list[Score]:
     `spread` (standard deviation of the held-out loss, chi-squared), `spread_ratio` to the `backbone` (F; Holm over
     variants), and `gradient_norm` (mean over seeds).
     """
-    rows = [row for row in rows if row.arm is not None and row.seed is not None]
+    rows = [row for row in rows if row.variant is not None and row.seed is not None]
     curves: dict[tuple[str, int], dict[float, float]] = {}
     for row in rows:
         if (row.measure, row.metric) == (TRAINING, "train_loss") and row.step is not None:
-            curves.setdefault((str(row.arm), int(row.seed or 0)), {})[row.step] = row.value
+            curves.setdefault((str(row.variant), int(row.seed or 0)), {})[row.step] = row.value
     results: list[Score] = []
     spiked: dict[str, list[bool]] = {}
-    for (arm, seed), curve in curves.items():
+    for (variant, seed), curve in curves.items():
         spikes = find_spikes([curve[step] for step in sorted(curve)])
         if spikes is not None:
-            spiked.setdefault(arm, []).append(spikes[0] > 0)
-            results.append(Score(STABILITY, "spikes", float(spikes[0]), arm=arm, seed=seed))
-            results.append(Score(STABILITY, "highest", spikes[1], arm=arm, seed=seed))
-    for arm, flags in spiked.items():
-        results.append(Score(STABILITY, "spiked", *wilson(sum(flags), len(flags)).row(), arm=arm))
-    losses = _by_arm(row for row in rows if (row.measure, row.metric) == (MASKED_LM, "nll"))
-    norms = _by_arm(row for row in rows if (row.measure, row.metric) == (TRAINING, "gradient_norm"))
+            spiked.setdefault(variant, []).append(spikes[0] > 0)
+            results.append(Score(STABILITY, "spikes", float(spikes[0]), variant=variant, seed=seed))
+            results.append(Score(STABILITY, "highest", spikes[1], variant=variant, seed=seed))
+    for variant, flags in spiked.items():
+        results.append(Score(STABILITY, "spiked", *wilson(sum(flags), len(flags)).row(), variant=variant))
+    losses = _group_by_variant(row for row in rows if (row.measure, row.metric) == (MASKED_LM, "nll"))
+    norms = _group_by_variant(row for row in rows if (row.measure, row.metric) == (TRAINING, "gradient_norm"))
     return [*results, *_spreads(losses, backbone), *_means(norms)]
 
 
-def _by_arm(rows: Iterable[Score]) -> dict[str, list[float]]:
+def _group_by_variant(rows: Iterable[Score]) -> dict[str, list[float]]:
     values: dict[str, list[float]] = {}
     for row in rows:
-        values.setdefault(str(row.arm), []).append(row.value)
+        values.setdefault(str(row.variant), []).append(row.value)
     return values
 
 
 def _spreads(losses: Mapping[str, Sequence[float]], backbone: str) -> list[Score]:
-    several = {arm: values for arm, values in losses.items() if len(values) > 1}
+    several = {variant: values for variant, values in losses.items() if len(values) > 1}
     rows = []
-    for arm, values in several.items():
+    for variant, values in several.items():
         freedom, spread = len(values) - 1, float(np.std(values, ddof=1))
         low, high = (spread * float(np.sqrt(freedom / special.chdtri(freedom, part))) for part in (0.025, 0.975))
-        rows.append(Score(STABILITY, "spread", spread, low, high, arm=arm))
+        rows.append(Score(STABILITY, "spread", spread, low, high, variant=variant))
     base = several.get(backbone)
     if base is None or np.std(base) == 0:
         return rows
-    ratios = {arm: _ratio(values, base) for arm, values in several.items() if arm != backbone}
-    adjusted = holm_by_key({arm: p for arm, (*_, p) in ratios.items()})
+    ratios = {variant: _ratio(values, base) for variant, values in several.items() if variant != backbone}
+    adjusted = holm_by_key({variant: p for variant, (*_, p) in ratios.items()})
     return rows + [
-        Score(STABILITY, "spread_ratio", *each, p_adjusted=adjusted[arm], arm=arm) for arm, each in ratios.items()
+        Score(STABILITY, "spread_ratio", *each, p_adjusted=adjusted[variant], variant=variant)
+        for variant, each in ratios.items()
     ]
 
 
@@ -114,7 +115,7 @@ def _ratio(values: Sequence[float], base: Sequence[float]) -> tuple[float, float
 
 def _means(norms: Mapping[str, Sequence[float]]) -> list[Score]:
     rows = []
-    for arm, values in norms.items():
+    for variant, values in norms.items():
         low, high = seed_interval(values)
-        rows.append(Score(STABILITY, "gradient_norm", float(np.mean(values)), low, high, arm=arm))
+        rows.append(Score(STABILITY, "gradient_norm", float(np.mean(values)), low, high, variant=variant))
     return rows

@@ -133,7 +133,7 @@ class PairedMetric:
 
     task: str
     metric: str
-    arm: str
+    variant: str
     against: str
     aggregation: Aggregation
     more_is_better: bool
@@ -204,11 +204,18 @@ class PairedMetric:
         if -margin < together.low and together.high < margin:
             return vocab.ALIKE
         shown = vocab.WORSE if together.value > 0 else vocab.BETTER
-        return shown if p_adjusted < ALPHA else vocab.UNRESOLVED
+        return shown if p_adjusted < ALPHA else vocab.INCONCLUSIVE
 
     def row(self, measure: str, value: float, low: float | None, high: float | None, **columns: Any) -> Score:
         """Return a row of this metric, without the columns that are NaN."""
-        columns = {"task": self.task, "arm": self.arm, "against": self.against, "low": low, "high": high, **columns}
+        columns = {
+            "task": self.task,
+            "variant": self.variant,
+            "against": self.against,
+            "low": low,
+            "high": high,
+            **columns,
+        }
         columns = {name: each for name, each in columns.items() if each == each}
         return Score(measure, self.aggregation.prefix + self.metric, value, documents=len(self.other), **columns)
 
@@ -226,7 +233,7 @@ def paired_rows(pairs: Sequence[PairedMetric], margin: float, tolerated: float |
     """
     groups: dict[tuple[object, ...], list[PairedMetric]] = {}
     for pair in pairs:
-        groups.setdefault((pair.arm, pair.metric, pair.aggregation, pair.more_is_better), []).append(pair)
+        groups.setdefault((pair.variant, pair.metric, pair.aggregation, pair.more_is_better), []).append(pair)
     every = [*pairs, *(PairedMetric.pool(group) for group in groups.values() if len(group) > 1)]
     tests = [pair.test(len(every)) for pair in every]
     differences, p = [each for each, _ in tests], np.array([each for _, each in tests])
@@ -242,8 +249,14 @@ def paired_rows(pairs: Sequence[PairedMetric], margin: float, tolerated: float |
             yield pair.row(vocab.NEEDED, float(needed), None, None, margin=margin)
         if tolerated is not None:
             exceeded = loss.value > 0 and adjusted[at] < ALPHA and above[at] < ALPHA
-            decision = vocab.EXCEEDED if exceeded else vocab.KEPT if loss.high < limit else vocab.UNRESOLVED
+            decision = vocab.EXCEEDED if exceeded else vocab.KEPT if loss.high < limit else vocab.INCONCLUSIVE
             yield pair.row(vocab.TOLERANCE, *loss.row(), margin=limit, verdict=decision)
-    sides = ((pair, arm, own) for pair in pairs for arm, own in ((pair.against, pair.baseline), (pair.arm, pair.other)))
-    for pair, arm, values in {(arm, pair.task, pair.metric): (pair, arm, own) for pair, arm, own in sides}.values():
-        yield pair.row(vocab.EVALUATED, *pair.score(values), arm=arm, against=None)
+    sides = (
+        (pair, variant, own)
+        for pair in pairs
+        for variant, own in ((pair.against, pair.baseline), (pair.variant, pair.other))
+    )
+    for pair, variant, values in {
+        (variant, pair.task, pair.metric): (pair, variant, own) for pair, variant, own in sides
+    }.values():
+        yield pair.row(vocab.EVALUATED, *pair.score(values), variant=variant, against=None)

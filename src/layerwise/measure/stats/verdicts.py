@@ -4,7 +4,7 @@
                 needs 16 documents
     no_effect   the interval is inside the margin
     matters     the interval is above 0 and not inside the margin
-    unresolved  otherwise
+    inconclusive  otherwise
 
 Student's intervals over documents by task at level 1 - 0.05 / L, corrected for skewness.
 """
@@ -37,7 +37,7 @@ from layerwise.plan.schedule.allocation import MIN_EFFECT
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import VERDICT
 
-Decision = Literal["matters", "no_effect", "harmful", "unresolved"]
+Decision = Literal["matters", "no_effect", "harmful", "inconclusive"]
 
 SELECTION = 0.05
 """One-sided level at which a layer becomes a candidate for `harmful`, uncorrected."""
@@ -61,7 +61,7 @@ def is_negligible(effect: SampleEstimate[float], margin: float) -> bool:
 
 def conclude(effect: SampleEstimate[float], margin: float) -> Decision:
     """Return the decision on all of the text, where `matters` only needs an interval above 0."""
-    return settle(effect, margin) or ("matters" if effect.low > 0 else "unresolved")
+    return settle(effect, margin) or ("matters" if effect.low > 0 else "inconclusive")
 
 
 def compute_verdicts(

@@ -29,7 +29,7 @@ from layerwise.measure.weights.tensors import (
 )
 from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import DELTAS, RANDOM_TWIN, SHUFFLED
+from layerwise.results.vocabulary import DELTAS, RANDOM_INIT, SHUFFLED
 from layerwise.results.vocabulary import INDEPENDENT as INDEPENDENT_LAYERS
 from layerwise.stack import Stack
 
@@ -57,7 +57,7 @@ def deltas(stack: Stack, *, seed: int = 0) -> list[Score]:
     Independent layers of equal variance give -1/2 at lag 1 (a random walk 0, drift 1, alternation less) and 0 above.
     Rows by lag and tensor type: the correlation with Student's interval over pairs and the nulls of independent layers,
     shuffled layers and a randomly initialized model; at lag 1 also the verdict `smooth`, `no_lag_structure`,
-    `oscillating` or `unresolved` with the excess over shuffled layers. `seed` draws the nulls.
+    `oscillating` or `inconclusive` with the excess over shuffled layers. `seed` draws the nulls.
 
     Raises:
         MeasureError: If no weight matrix has the same shape in all layers, or weights are not finite.
@@ -78,7 +78,7 @@ def delta_rows(tensors: StackTensors, untrained: StackTensors | None = None, *, 
             None: correlations,
             INDEPENDENT_LAYERS: dict.fromkeys(correlations, (line, line, line)),
             SHUFFLED: _shuffled_bands({name: grams[name] for name in correlations if name != ALL}, orders, lag),
-            RANDOM_TWIN: _correlations(untrained_grams, lag),
+            RANDOM_INIT: _correlations(untrained_grams, lag),
         }
         for against, by_type in values.items():
             for name, bounded in by_type.items():
@@ -127,7 +127,7 @@ def excess_correlation(grams: Grams, orders: Orders) -> dict[str, Estimate]:
 
 
 def name_verdict(excess: Estimate) -> str:
-    names = {"within": "no_lag_structure", "above": "smooth", "below": "oscillating", "open": "unresolved"}
+    names = {"within": "no_lag_structure", "above": "smooth", "below": "oscillating", "open": "inconclusive"}
     return names[excess.locate(MARGIN)]
 
 
@@ -188,7 +188,7 @@ def norm_rows(tensors: StackTensors, untrained: StackTensors | None = None) -> I
             values = [each[metric] for each in drawn if each]
             if values:
                 mean = sum(values) / len(values)
-                yield Score(DELTAS, metric, mean, min(values), max(values), layer=layer, against=RANDOM_TWIN)
+                yield Score(DELTAS, metric, mean, min(values), max(values), layer=layer, against=RANDOM_INIT)
 
 
 def _layer_figures(tensors: StackTensors, layer: int) -> dict[str, float]:

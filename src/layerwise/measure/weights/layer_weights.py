@@ -64,9 +64,9 @@ def edge_columns(edge: Edge, depth: int) -> dict[str, Any]:
     return {**reader, "source": edge.source}
 
 
-def alpha_rows(arm: str, seed: int | None, edges: LayerWeights) -> list[Score]:
+def alpha_rows(variant: str, seed: int | None, edges: LayerWeights) -> list[Score]:
     return [
-        Score(ALPHA, "weight", weight, arm=arm, seed=seed, **edge_columns(Edge(reader, source), edges.depth))
+        Score(ALPHA, "weight", weight, variant=variant, seed=seed, **edge_columns(Edge(reader, source), edges.depth))
         for reader, row in enumerate(edges.matrix())
         for source, weight in enumerate(row[: reader + 1])
     ]
@@ -124,7 +124,7 @@ def hypothesized_groups(depth: int) -> tuple[Label | None, ...]:
 
 
 def seed_agreement_scores(
-    arm: str, alphas: ArrayLike, *, initial: ArrayLike | None = None, draws: int = DRAWS, seed: int = 0
+    variant: str, alphas: ArrayLike, *, initial: ArrayLike | None = None, draws: int = DRAWS, seed: int = 0
 ) -> list[Score]:
     """Return rows of `seed_agreement` and `group_agreement` of one variant, with their nulls against `SHUFFLED`.
 
@@ -138,22 +138,22 @@ def seed_agreement_scores(
     labels = hypothesized_groups(weights.shape[2] - 1)
     rows: list[Score] = []
     if len(weights) > 1 and weights.shape[1] >= MIN_SOURCES:
-        rows += _rows(arm, None, "correlation", seed_agreement(weights, draws=draws, seed=seed))
+        rows += _rows(variant, None, "correlation", seed_agreement(weights, draws=draws, seed=seed))
         if initial is not None:
             changes = seed_agreement(weights, initial=initial, draws=draws, seed=seed)
-            rows += _rows(arm, BEYOND_START, "correlation", changes)
+            rows += _rows(variant, BEYOND_START, "correlation", changes)
     if {"surface", "linguistic"} <= set(labels):
-        rows += _rows(arm, None, "contrast", group_agreement(weights, labels, draws=draws, seed=seed))
+        rows += _rows(variant, None, "contrast", group_agreement(weights, labels, draws=draws, seed=seed))
         beyond = group_agreement(weights, labels, beyond_distance=True, draws=draws, seed=seed)
-        rows += _rows(arm, BEYOND_DISTANCE, "contrast", beyond)
+        rows += _rows(variant, BEYOND_DISTANCE, "contrast", beyond)
     return rows
 
 
-def weights_by_seed(scores: Iterable[Score], arm: str) -> Numbers:
+def weights_by_seed(scores: Iterable[Score], variant: str) -> Numbers:
     """Return the rows of measure `alpha` of one variant as (seeds, readers, sources), 0 where there is no edge."""
     cells: dict[int, dict[tuple[int | None, int], float]] = {}
     for score in scores:
-        if (score.measure, score.arm) == (ALPHA, arm) and score.seed is not None and score.source is not None:
+        if (score.measure, score.variant) == (ALPHA, variant) and score.seed is not None and score.source is not None:
             cells.setdefault(score.seed, {})[score.layer, score.source] = score.value
     readers = {reader for edges in cells.values() for reader, _ in edges}
     depth = 1 + max((reader for reader in readers if reader is not None), default=-1)
@@ -241,11 +241,11 @@ def _compare_with_null(observed: float, null: Numbers) -> SeedAgreement:
     return SeedAgreement(observed, float(null.mean()), float(low), float(high), (1 + reached) / (1 + len(null)))
 
 
-def _rows(arm: str, condition: str | None, metric: str, agreement: SeedAgreement) -> list[Score]:
+def _rows(variant: str, condition: str | None, metric: str, agreement: SeedAgreement) -> list[Score]:
     chance = (agreement.chance, agreement.low, agreement.high)
     return [
-        Score(SEED_AGREEMENT, metric, agreement.value, p=agreement.p, arm=arm, condition=condition),
-        Score(SEED_AGREEMENT, metric, *chance, arm=arm, condition=condition, against=SHUFFLED),
+        Score(SEED_AGREEMENT, metric, agreement.value, p=agreement.p, variant=variant, condition=condition),
+        Score(SEED_AGREEMENT, metric, *chance, variant=variant, condition=condition, against=SHUFFLED),
     ]
 
 
@@ -269,7 +269,7 @@ def uniformity_distances(weights: ArrayLike) -> Numbers:
     return np.asarray(np.round(0.5 * (np.abs(values - 1.0 / counts[:, None]) * read).sum(axis=-1), 12))
 
 
-def uniformity_rows(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Score]:
+def uniformity_rows(variant: str, alphas: ArrayLike, initial: ArrayLike) -> list[Score]:
     """Compare the weights of one variant with equal weights: `alphas` (seeds, readers, sources) that sum to one.
 
     Rows by reader (layers and the output), and of the mean over readers:
@@ -294,10 +294,10 @@ def uniformity_rows(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Sco
     }
     by_reader = {name: (distance[:, at], float(start[at]), entropy[:, at]) for name, at in columns.items()}
     means = np.round(distance.mean(axis=1), 12), round(float(start.mean()), 12), entropy.mean(axis=1)
-    return _reader_rows(arm, by_reader) + _reader_rows(arm, {(None, None): means})
+    return _reader_rows(variant, by_reader) + _reader_rows(variant, {(None, None): means})
 
 
-def _reader_rows(arm: str, values: dict[Reader, tuple[Numbers, float, Numbers]]) -> list[Score]:
+def _reader_rows(variant: str, values: dict[Reader, tuple[Numbers, float, Numbers]]) -> list[Score]:
     tests = {
         name: (_test_above(distances, MARGIN), _test_above(distances, start, two_sided=True))
         for name, (distances, start, _) in values.items()
@@ -308,7 +308,7 @@ def _reader_rows(arm: str, values: dict[Reader, tuple[Numbers, float, Numbers]])
         (_, low, high, p), learned = tests[name]
         distance = float(distances.mean())
         low = None if low is None else max(0.0, low)
-        columns: dict[str, Any] = {"arm": arm, "layer": name[0], "part": name[1]}
+        columns: dict[str, Any] = {"variant": variant, "layer": name[0], "part": name[1]}
         rows += [
             Score(UNIFORMITY, "distance", distance, low, high, p, p_adjusted=adjusted[0].get(name), **columns),
             Score(UNIFORMITY, "start", start, **columns),

@@ -42,7 +42,7 @@ from layerwise.results.vocabulary import (
     P_OVER_N,
     PERMUTED_UNITS,
     PREDICTABILITY,
-    RANDOM_TWIN,
+    RANDOM_INIT,
     SHUFFLED_LAYERS,
 )
 from layerwise.stack import Stack
@@ -92,7 +92,7 @@ def rows_for_samples(
             SHUFFLED_LAYERS: Triples(tensors, sample, tuple(orders[0].tolist())),
         }
         if untrained is not None:
-            variants[RANDOM_TWIN] = Triples(untrained, sample, trained)
+            variants[RANDOM_INIT] = Triples(untrained, sample, trained)
         name = sample.kind.name
         if real.predictors_by_rows < 1:  # otherwise the fit is exact for any weights
             lines[name] = real.predictors_by_rows

@@ -23,7 +23,7 @@ from layerwise.results.rows import Score
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.quantization import refuse_quantized
-from layerwise.stack.weights import random_twin, weight_rows
+from layerwise.stack.weights import make_random_init, weight_rows
 
 _CELLS = 1 << 20
 
@@ -60,7 +60,7 @@ class StackTensors:
 
 def random_tensors(stack: Stack, seed: int) -> StackTensors | None:
     try:
-        return StackTensors(random_twin(stack, seed))
+        return StackTensors(make_random_init(stack, seed))
     except UnsupportedModelError:
         return None
 

@@ -20,7 +20,7 @@ from layerwise.stack.history import MISSING, Missing
 Mixture = Literal["none", "softmax", "free"]
 Block = Literal["residual", "mixture", "attention"]
 
-INITIALISATIONS = ("biased", "zero", "identity")
+INITIALIZATIONS = ("biased", "zero", "identity")
 """Named initial layer weights; other values are numbers, see `first_values`."""
 
 # Weight of the previous source under "identity", since softmax weights cannot be 1 and 0.
@@ -36,16 +36,16 @@ class ElcVariant:
         mixture: How the input of a layer is mixed from the states so far (`none`: the last one).
         block: Input of the feed-forward sublayer: the `residual` sum, to which it also adds, `mixture` plus attention,
             or `attention` alone.
-        initialisation: Initial layer weights.
-        normalised: Apply a LayerNorm to the output of each layer.
+        initialization: Initial layer weights.
+        normalized: Apply a LayerNorm to the output of each layer.
         mixes_output: Mix the output of the model.
     """
 
     name: str
     mixture: Mixture = "softmax"
     block: Block = "mixture"
-    initialisation: str = "zero"
-    normalised: bool = False
+    initialization: str = "zero"
+    normalized: bool = False
     mixes_output: bool = False
 
     @property
@@ -57,12 +57,12 @@ VARIANTS = {
     variant.name: variant
     for variant in (
         ElcVariant("ltg", mixture="none", block="residual"),
-        ElcVariant("elc", initialisation="biased"),
-        ElcVariant("elc-base", block="attention", initialisation="biased"),
+        ElcVariant("elc", initialization="biased"),
+        ElcVariant("elc-base", block="attention", initialization="biased"),
         ElcVariant("zero"),
-        ElcVariant("normalized", normalised=True),
+        ElcVariant("normalized", normalized=True),
         ElcVariant("weighted-output", mixes_output=True),
-        ElcVariant("denseformer", mixture="free", block="residual", initialisation="identity", mixes_output=True),
+        ElcVariant("denseformer", mixture="free", block="residual", initialization="identity", mixes_output=True),
     )
 }
 """The variants by name. With x_n the input of layer n, `a = attention(x_n)`, and h_n its output:
@@ -90,26 +90,26 @@ def find_variant(name: str) -> ElcVariant:
     return VARIANTS[name]
 
 
-def check_initialisation(initialisation: str) -> None:
-    """Raise `ModelError` unless the value is one of `INITIALISATIONS` or a number.
+def check_initialization(initialization: str) -> None:
+    """Raise `ModelError` unless the value is one of `INITIALIZATIONS` or a number.
 
-    >>> check_initialisation("identity"), check_initialisation("0.5")
+    >>> check_initialization("identity"), check_initialization("0.5")
     (None, None)
     """
-    if initialisation in INITIALISATIONS:
+    if initialization in INITIALIZATIONS:
         return
     try:
-        number = float(initialisation)
+        number = float(initialization)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
         raise ModelError(
-            f"unknown initialization {initialisation!r}; {near_matches(initialisation, INITIALISATIONS)}, or write the "
+            f"unknown initialization {initialization!r}; {near_matches(initialization, INITIALIZATIONS)}, or write the "
             "scalar of the previous layer as a number, such as 2"
         )
 
 
-def first_values(initialisation: str, sources: int, *, softmax: bool) -> list[float]:
+def first_values(initialization: str, sources: int, *, softmax: bool) -> list[float]:
     """Return the initial scalars (with `softmax`) or weights of a reader of `sources` states.
 
     All scalars are 0 except that of the previous source: 0 for `zero`, 1 for `biased` (the paper's), the number itself,
@@ -119,14 +119,14 @@ def first_values(initialisation: str, sources: int, *, softmax: bool) -> list[fl
     >>> first_values("biased", 3, softmax=True), first_values("identity", 3, softmax=False)
     ([0.0, 0.0, 1.0], [0.0, 0.0, 1.0])
     """
-    check_initialisation(initialisation)
+    check_initialization(initialization)
     others = [0.0] * (sources - 1)
-    if initialisation == "identity":
+    if initialization == "identity":
         if not softmax:
             return [*others, 1.0]
         return [*others, math.log(IDENTITY_SHARE / (1 - IDENTITY_SHARE) * len(others)) if others else 0.0]
     values = {"zero": 0.0, "biased": 1.0}
-    scalars = [*others, values[initialisation] if initialisation in values else float(initialisation)]
+    scalars = [*others, values[initialization] if initialization in values else float(initialization)]
     total = sum(map(math.exp, scalars))
     return scalars if softmax else [math.exp(scalar) / total for scalar in scalars]
 
@@ -145,13 +145,13 @@ class ElcConfig(PreTrainedConfig):
 
     Attributes:
         variant: One of `VARIANTS`.
-        initialisation: Initial layer weights: `biased`, `zero`, `identity`, or the scalar of the previous layer
+        initialization: Initial layer weights: `biased`, `zero`, `identity`, or the scalar of the previous layer
             (default: the variant's).
         position_buckets: Number C of distance buckets; distances up to C/2 have a bucket each, further ones share
             buckets on a logarithmic scale up to `max_position_embeddings`.
-        missing_sources: Treatment of skipped layers: `renormalise` rescales the other weights, `keep` leaves them,
+        missing_sources: Treatment of skipped layers: `renormalize` rescales the other weights, `keep` leaves them,
             `inherit` gives their weight to the state before. Default: `inherit` for free weights, otherwise
-            `renormalise`.
+            `renormalize`.
 
     >>> config = ElcConfig.of_size("small", variant="zero")
     >>> config.hidden_size, config.num_hidden_layers, config.layer_norm_eps
@@ -161,7 +161,7 @@ class ElcConfig(PreTrainedConfig):
     model_type: ClassVar[str] = "layerwise-elc"
 
     variant: str = "elc"
-    initialisation: str | None = None
+    initialization: str | None = None
     vocab_size: int = 6144
     hidden_size: int = 384
     num_hidden_layers: int = 12
@@ -197,13 +197,13 @@ class ElcConfig(PreTrainedConfig):
 
     @property
     def missing(self) -> Missing:
-        default = "inherit" if self.reading.mixture == "free" else "renormalise"
+        default = "inherit" if self.reading.mixture == "free" else "renormalize"
         return cast(Missing, self.missing_sources or default)
 
     def _check(self) -> None:
         find_variant(self.variant)
-        if self.initialisation is not None:
-            check_initialisation(self.initialisation)
+        if self.initialization is not None:
+            check_initialization(self.initialization)
         if self.missing_sources is not None and self.missing_sources not in MISSING:
             fix = near_matches(self.missing_sources, MISSING)
             raise ModelError(f"unknown missing_sources {self.missing_sources!r}; {fix}")

@@ -53,7 +53,7 @@ class MixingWeights(nn.Module):
         super().__init__()
         self.sources = sources
         self.softmax = config.reading.mixture == "softmax"
-        self.initialisation = config.initialisation or config.reading.initialisation
+        self.initialization = config.initialization or config.reading.initialization
         self.scalars: Tensor
         if self.softmax or sources > 1:
             self.register_parameter("scalars", nn.Parameter(torch.empty(sources)))
@@ -64,7 +64,7 @@ class MixingWeights(nn.Module):
         return self.scalars.softmax(dim=0) if self.softmax else self.scalars
 
     def beginning(self) -> Tensor:
-        values = first_values(self.initialisation, self.sources, softmax=self.softmax)
+        values = first_values(self.initialization, self.sources, softmax=self.softmax)
         return torch.tensor(values, device=self.scalars.device)
 
 
@@ -105,7 +105,7 @@ class MixingLayer(GradientCheckpointingLayer):
         self.attention = SelfAttention(config)
         self.feed_forward = FeedForward(config, number)
         width, eps = config.hidden_size, config.layer_norm_eps
-        self.norm = nn.LayerNorm(width, eps=eps, elementwise_affine=False) if config.reading.normalised else None
+        self.norm = nn.LayerNorm(width, eps=eps, elementwise_affine=False) if config.reading.normalized else None
 
     def forward(self, states: Tensor, *context: Tensor | None, record: DepthHistory) -> Tensor:
         """Return the output `(batch, seq, width)`, computed from `record`; `states` is ignored."""

@@ -66,7 +66,7 @@ def rewired(model: ElcForMaskedLM) -> ElcForMaskedLM:
             f"The variant must be ltg, got {model.config.variant}. It already has layer weights, so use it as it is."
         )
     config = copy.deepcopy(model.config)
-    config.variant, config.initialisation = "denseformer", "identity"
+    config.variant, config.initialization = "denseformer", "identity"
     copied = ElcForMaskedLM(config)
     weights = {name: tensor for name, tensor in copied.state_dict().items() if "_weights." in name}
     copied.load_state_dict({**weights, **model.state_dict()})

@@ -41,12 +41,12 @@ PUBLISHED, PLANNED = "published", ("importance", "published")
 class Training:
     """A schedule, trained for the whole budget or for a `share` of it."""
 
-    arm: str
+    variant: str
     share: float | None = None
 
     @property
     def name(self) -> str:
-        return self.arm if self.share is None else f"{self.arm}@{self.share:g}"
+        return self.variant if self.share is None else f"{self.variant}@{self.share:g}"
 
 
 UNIFORM = Training(vocab.UNIFORM_TRAINING)
@@ -56,7 +56,7 @@ UNIFORM = Training(vocab.UNIFORM_TRAINING)
 class Tuning:
     """The tuning of a variant: validation loss by learning rate or warm-up, and the chosen value."""
 
-    arm: str
+    variant: str
     losses: Mapping[float, Score]
     chosen: float
 
@@ -69,54 +69,58 @@ def is_growth(data: ReportData) -> bool:
     return bool(data.rows.where(measure=MEASURES))
 
 
-def arms(data: ReportData) -> tuple[str, ...]:
+def list_schedules(data: ReportData) -> tuple[str, ...]:
     """Return the schedules that were trained for the whole budget, in reading order."""
     if not is_growth(data):
         return ()
     trained = data.rows.where(measure=vocab.TRAINING, share=None) + data.rows.where(measure=vocab.HELD_OUT, share=None)
     planned = data.rows.where(measure=(vocab.SCHEDULE, vocab.ACCOUNTING))
-    return sort_variants(row.arm for row in trained + planned if row.arm is not None)
+    return sort_variants(row.variant for row in trained + planned if row.variant is not None)
 
 
 def lengths(data: ReportData) -> tuple[Training, ...]:
-    trainings = {Training(str(row.arm), row.share) for row in data.rows.where(measure=vocab.HELD_OUT, share=PRESENT)}
-    return tuple(sorted(trainings, key=lambda each: (each.arm != vocab.UNIFORM_TRAINING, each.arm, each.share)))
+    trainings = {
+        Training(str(row.variant), row.share) for row in data.rows.where(measure=vocab.HELD_OUT, share=PRESENT)
+    }
+    return tuple(sorted(trainings, key=lambda each: (each.variant != vocab.UNIFORM_TRAINING, each.variant, each.share)))
 
 
 def trainings(data: ReportData) -> tuple[Training, ...]:
-    return (*map(Training, arms(data)), *lengths(data))
+    return (*map(Training, list_schedules(data)), *lengths(data))
 
 
 def seeds(data: ReportData, training: Training) -> tuple[int, ...]:
-    noted = data.rows.where(measure=vocab.TRAINING, arm=training.arm, share=training.share)
-    held_out = data.rows.where(measure=vocab.HELD_OUT, arm=training.arm, share=training.share)
+    noted = data.rows.where(measure=vocab.TRAINING, variant=training.variant, share=training.share)
+    held_out = data.rows.where(measure=vocab.HELD_OUT, variant=training.variant, share=training.share)
     return tuple(sorted({*noted.axis("seed"), *held_out.axis("seed")}))
 
 
 def figure(data: ReportData, metric: str, training: Training) -> Score | None:
     length = {"step": None, "share": training.share, "phase": None}
-    rows = data.rows.where(measure=vocab.TRAINING, metric=metric, arm=training.arm, **length)
+    rows = data.rows.where(measure=vocab.TRAINING, metric=metric, variant=training.variant, **length)
     return average_seeds(rows) if rows else None
 
 
 def held_out(data: ReportData, training: Training) -> Score | None:
-    rows = data.rows.where(measure=vocab.HELD_OUT, metric="nll", arm=training.arm, share=training.share)
+    rows = data.rows.where(measure=vocab.HELD_OUT, metric="nll", variant=training.variant, share=training.share)
     return average_seeds(rows) if rows else None
 
 
-def token_pairs(data: ReportData) -> Score | None:
-    return data.rows.one(measure=vocab.NULL, metric="nll", arm=vocab.TOKEN_PAIRS)
+def find_bigram_loss(data: ReportData) -> Score | None:
+    return data.rows.one(measure=vocab.NULL, metric="nll", variant=vocab.BIGRAMS)
 
 
 def tunings(data: ReportData, setting: str = vocab.LEARNING_RATE) -> tuple[Tuning, ...]:
     rows = data.rows.where(measure=vocab.RATES, **{setting: PRESENT})
-    choices = {str(row.arm): getattr(row, setting) for row in rows.where(metric="chosen", value=1.0)}
-    losses = rows.where(metric="nll", arm=tuple(choices)).by("arm").items()
-    return tuple(Tuning(arm, dict(sorted(group.along(setting).items())), choices[arm]) for arm, group in losses)
+    choices = {str(row.variant): getattr(row, setting) for row in rows.where(metric="chosen", value=1.0)}
+    losses = rows.where(metric="nll", variant=tuple(choices)).by("variant").items()
+    return tuple(
+        Tuning(variant, dict(sorted(group.along(setting).items())), choices[variant]) for variant, group in losses
+    )
 
 
 def compared_rows(data: ReportData, training: Training, **columns: Any) -> Rows:
-    conditions = {"arm": training.arm, "share": training.share, "against": vocab.UNIFORM_TRAINING, **columns}
+    conditions = {"variant": training.variant, "share": training.share, "against": vocab.UNIFORM_TRAINING, **columns}
     return data.rows.where(measure=vocab.GROWTH, **conditions)
 
 
@@ -132,14 +136,16 @@ def against(
 
 def planned(data: ReportData) -> str | None:
     compared = data.rows.where(measure=vocab.GROWTH, metric=(vocab.DIFFERENCE, vocab.LOSS_RATIO), share=None)
-    controlled = compared.where(against=tuple(CONTROLS)).axis("arm")
-    others = [arm for arm in compared.where(against=vocab.UNIFORM_TRAINING).axis("arm") if arm not in CONTROLS]
-    preferred = [arm for arm in PLANNED if arm in others]
+    controlled = compared.where(against=tuple(CONTROLS)).axis("variant")
+    others = [
+        variant for variant in compared.where(against=vocab.UNIFORM_TRAINING).axis("variant") if variant not in CONTROLS
+    ]
+    preferred = [variant for variant in PLANNED if variant in others]
     return next(iter([*controlled, *preferred, *others]), None)
 
 
-def headline_arm(data: ReportData) -> str | None:
-    return PUBLISHED if PUBLISHED in arms(data) else planned(data)
+def find_headline_variant(data: ReportData) -> str | None:
+    return PUBLISHED if PUBLISHED in list_schedules(data) else planned(data)
 
 
 def saving_text(rows: Rows) -> str:

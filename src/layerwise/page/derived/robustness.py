@@ -34,7 +34,7 @@ MEASURES = (
     vocab.BRANCHES,
     vocab.CONTRIBUTION,
     vocab.NODES,
-    vocab.WORTH,
+    vocab.POSITION_IMPORTANCE,
     vocab.ATTENTION,
     vocab.OUTPUT_LAYOUT,
 )
@@ -125,7 +125,7 @@ def above(data: ReportData) -> tuple[str, Format]:
 
 def chance(data: ReportData) -> float | None:
     if not quantity(data).is_loss:
-        return data.rows.value(measure=vocab.ROBUSTNESS, metric="accuracy", arm=None, against=vocab.CHANCE)
+        return data.rows.value(measure=vocab.ROBUSTNESS, metric="accuracy", variant=None, against=vocab.CHANCE)
     classes = data.rows.value(measure=vocab.ROBUSTNESS, metric="classes")
     return None if classes is None or classes < 1.0 else math.log(classes)
 
@@ -135,29 +135,29 @@ def lead_show(data: ReportData) -> Format:
     return show if null is None else show.replace(reference=show.scale * null)
 
 
-def by_arm(rows: Iterable[Score]) -> Rows:
-    grouped = Rows(rows).by("arm")
-    return Rows(chain.from_iterable(grouped[arm] for arm in sort_variants(grouped)))
+def group_by_variant(rows: Iterable[Score]) -> Rows:
+    grouped = Rows(rows).by("variant")
+    return Rows(chain.from_iterable(grouped[variant] for variant in sort_variants(grouped)))
 
 
-def of_arms(data: ReportData, **columns: Any) -> Rows:
-    return by_arm(data.rows.where(seed=None, against=None, **columns))
+def select_variants(data: ReportData, **columns: Any) -> Rows:
+    return group_by_variant(data.rows.where(seed=None, against=None, **columns))
 
 
 def lead_rows(data: ReportData) -> Rows:
-    return of_arms(data, measure=vocab.ROBUSTNESS, metric=quantity(data).metric, **EVERY_LAYER)
+    return select_variants(data, measure=vocab.ROBUSTNESS, metric=quantity(data).metric, **EVERY_LAYER)
 
 
 def kept(data: ReportData, condition: str) -> Iterator[Score]:
     """Yield the quality of every variant by the number of layers kept, for each rule."""
-    rows = of_arms(
+    rows = select_variants(
         data, measure=vocab.ROBUSTNESS, metric=quantity(data).metric, order=condition, layer=None, nodes=None
     )
     depth = data.depth
     for rule in RULES:
-        for arm, group in rows.where(strategy=rule).by("arm").items():
+        for variant, group in rows.where(strategy=rule).by("variant").items():
             yield from (row for row in group if row.kept is not None and row.kept < depth)
-            full_model = rows.one(arm=arm, strategy=None, kept=None)
+            full_model = rows.one(variant=variant, strategy=None, kept=None)
             if full_model is not None:
                 yield replace(full_model, strategy=rule, kept=depth)
 
@@ -213,24 +213,24 @@ def conditions(data: ReportData) -> tuple[SurvivalCondition, ...]:
             "several models, ensemble", "ensembling in random order", {**several, "strategy": vocab.ENSEMBLE}
         ),
     )
-    return tuple(each for each in possible if of_arms(data, metric=metric, **each.where))
+    return tuple(each for each in possible if select_variants(data, metric=metric, **each.where))
 
 
 def survival(data: ReportData) -> Survival:
     lead, tested = quantity(data), conditions(data)
     rows: dict[str, dict[SurvivalCondition, Score]] = {}
     for condition in tested:
-        for row in of_arms(data, metric=lead.metric, **condition.where):
+        for row in select_variants(data, metric=lead.metric, **condition.where):
             if row.low is not None and row.high is not None:
-                rows.setdefault(str(row.arm), {})[condition] = row
+                rows.setdefault(str(row.variant), {})[condition] = row
     scores = [(condition, row) for by_condition in rows.values() for condition, row in by_condition.items()]
     in_order = [row for condition, row in scores if condition.words == ORIGINAL_ORDER] or [row for _, row in scores]
     best = max((lead.credit(row.value) for row in in_order), default=1.0)
     null = chance(data)
     ends = (0.0 if null is None else lead.credit(null), best)
     cells = {
-        arm: _learned({each: _cell(rows[arm][each], lead, ends) for each in tested if each in rows[arm]})
-        for arm in sort_variants(rows)
+        variant: _learned({each: _cell(rows[variant][each], lead, ends) for each in tested if each in rows[variant]})
+        for variant in sort_variants(rows)
     }
     return Survival(tested, cells, ends)
 
@@ -258,12 +258,12 @@ def summary(data: ReportData) -> str:
     """Describe which variants survive random order; if models were only merged, their scores."""
     groups: dict[Fate, list[str]] = {fate: [] for fate in BY_WHOM}
     at_chance: dict[str, list[bool]] = {ORIGINAL_ORDER: [], SHUFFLED_ORDER: []}
-    for arm, cells in survival(data).cells.items():
+    for variant, cells in survival(data).cells.items():
         for condition, cell in cells.items():
             if condition.words in at_chance:
                 at_chance[condition.words].append(cell.at_chance)
             if condition.words == SHUFFLED_ORDER:
-                groups[cell.fate].append(arm)
+                groups[cell.fate].append(variant)
     ordered, shuffled = at_chance.values()
     if ordered and all(ordered + shuffled):
         return "No variant is distinguishable from chance even in order, so random order cannot be judged."
@@ -279,12 +279,12 @@ def summary(data: ReportData) -> str:
 
 def _merged(data: ReportData) -> Iterator[str]:
     lead = quantity(data)
-    rows = of_arms(data, measure=vocab.MERGING, metric=lead.metric, order=vocab.RANDOM_ORDER)
-    for arm in rows.axis("arm"):
-        merged, members = (rows.one(arm=arm, strategy=way) for way in (vocab.MERGED, "members"))
+    rows = select_variants(data, measure=vocab.MERGING, metric=lead.metric, order=vocab.RANDOM_ORDER)
+    for variant in rows.axis("variant"):
+        merged, members = (rows.one(variant=variant, strategy=way) for way in (vocab.MERGED, "members"))
         if merged is not None and members is not None:
             yield (
-                f"{arm} merged from random layers scores {lead.show.text(merged)}, its members in random order "
+                f"{variant} merged from random layers scores {lead.show.text(merged)}, its members in random order "
                 f"{lead.show.text(members)}."
             )
 
@@ -293,9 +293,9 @@ def fates(data: ReportData) -> Iterator[str]:
     yield from trained_for(data)
     matrix, lead, (metric, difference) = survival(data), quantity(data), above(data)
     levels = lead_rows(data)
-    for arm, cells in matrix.cells.items():
+    for variant, cells in matrix.cells.items():
         pieces: list[str] = []
-        ordered, shuffled = (levels.value(arm=arm, order=order) for order in CONDITIONS)
+        ordered, shuffled = (levels.value(variant=variant, order=order) for order in CONDITIONS)
         if ordered is not None and shuffled is not None:
             unit = f" {lead.name}" if lead.is_loss else ""
             pieces.append(f"{lead.show.number(ordered)}{unit} in order, {lead.show.number(shuffled)} in random order.")
@@ -307,22 +307,24 @@ def fates(data: ReportData) -> Iterator[str]:
         gap = data.rows.one(
             measure=vocab.ROBUSTNESS,
             metric=metric,
-            arm=arm,
+            variant=variant,
             order=vocab.RANDOM_ORDER,
             against=vocab.BASELINE,
             **EVERY_LAYER,
         )
         if gap is not None:
             pieces.append(f"Compared with the baseline in random order: {difference.text(gap)} {difference.axis}.")
-        yield f"{arm}: {' '.join(pieces)}"
+        yield f"{variant}: {' '.join(pieces)}"
 
 
 def trained_for(data: ReportData) -> Iterator[str]:
     rows = data.rows.where(measure=vocab.TRAINING, metric="epochs", share=None, kept=None)
-    epochs = {arm: max(row.value for row in group) for arm, group in by_arm(rows).by("arm").items()}
+    epochs = {
+        variant: max(row.value for row in group) for variant, group in group_by_variant(rows).by("variant").items()
+    }
     if len({round(each, 2) for each in epochs.values()}) > 1:
-        arms = [f"{arm} {each:.3g}" for arm, each in epochs.items()]
-        yield f"The variants were trained for different numbers of epochs: {join_words(arms)}."
+        variants = [f"{variant} {each:.3g}" for variant, each in epochs.items()]
+        yield f"The variants were trained for different numbers of epochs: {join_words(variants)}."
 
 
 def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:
@@ -332,7 +334,7 @@ def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:
         row
         for row in rows
         if row.strategy != "random"
-        and row.arm != "retrained"
+        and row.variant != "retrained"
         and row.low is not None
         and row.high is not None
         and (row.kept or depth) < depth
@@ -342,7 +344,7 @@ def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:
         return None
     fewest = min(surviving, key=lambda row: row.kept or 0)
     layers = layer_subset(depth, fewest.kept or 0, str(fewest.strategy))
-    return str(fewest.arm), Plan.of(layers)
+    return str(fewest.variant), Plan.of(layers)
 
 
 # ---- what the loss of nodes costs
@@ -357,10 +359,10 @@ NODE_COSTS: dict[str, Mapping[str, Any]] = {
 
 
 def node_costs(data: ReportData) -> Iterator[Score]:
-    rows = by_arm(data.rows.where(measure=vocab.NODES, metric=quantity(data).cost, order=tuple(CONDITIONS)))
-    for arm in rows.axis("arm"):
+    rows = group_by_variant(data.rows.where(measure=vocab.NODES, metric=quantity(data).cost, order=tuple(CONDITIONS)))
+    for variant in rows.axis("variant"):
         for count in sorted(rows.axis("nodes"), reverse=True):
-            group = rows.where(arm=arm, nodes=count)
+            group = rows.where(variant=variant, nodes=count)
             for kind, columns in NODE_COSTS.items():
                 yield from (replace(row, layout=kind, against=None) for row in group.where(**columns))
 
@@ -378,10 +380,10 @@ def node_sentences(data: ReportData) -> Iterator[str]:
     it excludes zero, and otherwise inconclusive.
     """
     lead = quantity(data)
-    rows = by_arm(data.rows.where(measure=vocab.NODES, lost=1, order=vocab.RANDOM_ORDER))
+    rows = group_by_variant(data.rows.where(measure=vocab.NODES, failed=1, order=vocab.RANDOM_ORDER))
     most = max(rows.axis("nodes"), default=0)
     unit = "nats" if lead.is_loss else "points"
-    for arm, every in rows.by("arm").items():
+    for variant, every in rows.by("variant").items():
         group = every.where(nodes=most)
         blocks, around = (
             group.one(metric=lead.cost, layout=layout, against=None) for layout in (vocab.BLOCKS, vocab.ROUND_ROBIN)
@@ -390,7 +392,7 @@ def node_sentences(data: ReportData) -> Iterator[str]:
             continue
         more = "" if around is None else f" and {lead.added.text(around)} with round robin"
         cost = f"Losing one of {most} nodes in random order costs {lead.added.text(blocks)} {unit} with blocks{more}."
-        yield " ".join([f"{arm}: {cost}", *_node_verdicts(group, lead)])
+        yield " ".join([f"{variant}: {cost}", *_node_verdicts(group, lead)])
 
 
 def _node_verdicts(rows: Rows, lead: LeadQuantity) -> Iterator[str]:

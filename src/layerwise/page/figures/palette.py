@@ -148,20 +148,23 @@ VARIANT_COLORS: dict[str, int] = {
     "retrained": 4,
 }
 """Color of each training variant; `page/provenance.md` describes them."""
-SPARE = (10, 9, 11)  # colors that no known arm has
+SPARE = (10, 9, 11)  # colors that no known variant has
 
 
-def sort_variants(arms: Iterable[str]) -> tuple[str, ...]:
+def sort_variants(variants: Iterable[str]) -> tuple[str, ...]:
     """Return the distinct variants: known ones in the order of `VARIANT_COLORS`, then the others.
 
     >>> sort_variants(["mine", "layerdrop", "baseline", "mine"])
     ('baseline', 'layerdrop', 'mine')
     """
-    present = dict.fromkeys(arms)
-    return (*(arm for arm in VARIANT_COLORS if arm in present), *(arm for arm in present if arm not in VARIANT_COLORS))
+    present = dict.fromkeys(variants)
+    return (
+        *(variant for variant in VARIANT_COLORS if variant in present),
+        *(variant for variant in present if variant not in VARIANT_COLORS),
+    )
 
 
-def assign_colors(arms: Iterable[str]) -> dict[str, int]:
+def assign_colors(variants: Iterable[str]) -> dict[str, int]:
     """Return the color of each variant.
 
     >>> assign_colors(["baseline", "mine"])
@@ -169,8 +172,8 @@ def assign_colors(arms: Iterable[str]) -> dict[str, int]:
     """
     slots: dict[str, int] = {}
     others = 0
-    for arm in dict.fromkeys(arms):
-        fixed = VARIANT_COLORS.get(arm)
-        slots[arm] = SPARE[others % len(SPARE)] if fixed is None else fixed
+    for variant in dict.fromkeys(variants):
+        fixed = VARIANT_COLORS.get(variant)
+        slots[variant] = SPARE[others % len(SPARE)] if fixed is None else fixed
         others += fixed is None
     return slots

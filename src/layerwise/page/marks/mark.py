@@ -78,8 +78,8 @@ Slots = Callable[[Sequence[str]], Mapping[str, int]]
 def number_series(names: Sequence[str]) -> dict[str, int]:
     """Assign colors by order of appearance.
 
-    >>> number_series(["lora", "whole"])
-    {'lora': 0, 'whole': 1}
+    >>> number_series(["lora", "identity"])
+    {'lora': 0, 'identity': 1}
     """
     return {name: at % len(SERIES) for at, name in enumerate(names)}
 
@@ -89,8 +89,8 @@ class Mark(ABC):
     """A picture as data.
 
     `where` filters the rows (see `Rows.where`) after `derive` has computed them; `show` is the quantity. Each value of
-    the column `series` has a color from `slots` (a mapping, or a function of all names) or `arms`; `legend` is the noun
-    of its buttons (default: no buttons). `choices` maps the labels of controls to their columns, and `by_choice`
+    the column `series` has a color from `slots` (a mapping, or a function of all names) or `known_series`; `legend` is
+    the noun of its buttons (default: no buttons). `choices` maps the labels of controls to their columns, `by_choice`
     holds the fields that an answer changes. Columns in `apart` have an axis for each value; `each` makes a figure for
     every value, all on one axis. `words` formats values of `series`, `each` and `choices`. `note` is small print.
     """
@@ -102,7 +102,7 @@ class Mark(ABC):
     show: Format = NUMBER
     series: str | None = None
     slots: Slots | Mapping[str, int] = number_series
-    arms: Callable[[ReportData], Iterable[str]] | None = None
+    known_series: Callable[[ReportData], Iterable[str]] | None = None
     legend: str = ""
     choices: Mapping[str, str] = field(default_factory=dict)
     by_choice: Mapping[Any, Mapping[str, Any]] = field(default_factory=dict)
@@ -131,9 +131,9 @@ class Mark(ABC):
         names = [str(value) for value in rows.axis(self.series)]
         if isinstance(self.slots, Mapping):
             return {name: self.slots[name] for name in names if name in self.slots}
-        if self.arms is None:
+        if self.known_series is None:
             return self.slots(names)
-        colors = assign_colors([*self.arms(data), *names])
+        colors = assign_colors([*self.known_series(data), *names])
         return {name: colors[name] for name in names}
 
     def pictures(self, data: ReportData) -> Iterator[Picture]:

@@ -25,7 +25,7 @@ RIGHT = ACCURACY.replace(span=None, reference=CHANCE_OF_PAIRS)
 
 
 def list_scores(rows: Iterable[Score], show: Format) -> str:
-    return ", ".join(f"{row.arm} {show.text(row)}" for row in rows)
+    return ", ".join(f"{row.variant} {show.text(row)}" for row in rows)
 
 
 def suite_findings(data: ReportData) -> Iterator[Finding]:
@@ -34,8 +34,8 @@ def suite_findings(data: ReportData) -> Iterator[Finding]:
         if not scores:
             continue
         chance = CHANCE_OF_PAIRS / 100
-        above = [str(row.arm) for row in scores if row.low is not None and row.low > chance]
-        below = [str(row.arm) for row in scores if row.high is not None and row.high < chance]
+        above = [str(row.variant) for row in scores if row.low is not None and row.low > chance]
+        below = [str(row.variant) for row in scores if row.high is not None and row.high < chance]
         names = "all" if len(above) == len(scores) and len(scores) > 1 else join_words(above) or "none"
         under = f"; below it: {join_words(below)}" if below else ""
         answer = f"{list_scores(scores, ACCURACY)}; above chance ({CHANCE_OF_PAIRS:g} %): {names}{under}."
@@ -44,20 +44,20 @@ def suite_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def weight_parts(data: ReportData) -> Iterator[Part]:
-    learned = sort_variants(data.rows.where(measure=vocab.ALPHA).axis("arm"))
-    for arm in learned:
-        note = "weights" if arm == learned[-1] else ""
-        table = partial(weight_table, arm=arm)
-        yield CustomTable(title=f"Layer weights of {arm}", table=table, terminal=False, note=note)
+    learned = sort_variants(data.rows.where(measure=vocab.ALPHA).axis("variant"))
+    for variant in learned:
+        note = "weights" if variant == learned[-1] else ""
+        table = partial(weight_table, variant=variant)
+        yield CustomTable(title=f"Layer weights of {variant}", table=table, terminal=False, note=note)
 
 
-def weight_table(data: ReportData, arm: str) -> Table:
+def weight_table(data: ReportData, variant: str) -> Table:
     """Return mean weights over seeds, readers by sources, with their standard deviation over several seeds.
 
     Cells are tinted by weight, up to the greatest of a reader with more than one source.
     """
     cells: dict[tuple[int | None, int], list[Score]] = {}
-    for row in data.rows.where(measure=vocab.ALPHA, arm=arm, source=PRESENT):
+    for row in data.rows.where(measure=vocab.ALPHA, variant=variant, source=PRESENT):
         cells.setdefault((row.layer, row.source or 0), []).append(row)
     means = {cell: fmean(row.value for row in group) for cell, group in cells.items()}
     most = max((abs(value) for (reader, _), value in means.items() if reader != 0), default=1.0) or 1.0
@@ -74,7 +74,7 @@ def weight_table(data: ReportData, arm: str) -> Table:
             value, values = means[reader, source], [row.value for row in group]
             spread = f" [±{format_fixed(stdev(values), 2)}]" if len(values) > 1 else ""
             texts.append(f"{format_fixed(value, 2)}{spread}")
-            by_seed = "; ".join(f"{arm}/{row.seed}: {format_number(row.value)}" for row in group)
+            by_seed = "; ".join(f"{variant}/{row.seed}: {format_number(row.value)}" for row in group)
             title = f"{texts[0]} reads {source_name(source)}: {format_number(value)} ({by_seed})"
             tones[line, at] = Tone("negative" if value < 0 else "weight", min(1.0, abs(value) / most), title)
         body.append(tuple(texts))

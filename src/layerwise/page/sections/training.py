@@ -9,7 +9,7 @@ from statistics import fmean
 
 from layerwise.page.data import ReportData
 from layerwise.page.derived.growth import MEASURES as GROWTH_MEASURES
-from layerwise.page.derived.robustness import MEASURES, by_arm
+from layerwise.page.derived.robustness import MEASURES, group_by_variant
 from layerwise.page.figures.frame import Figure, Trace, make_figure, scatter, series_style
 from layerwise.page.figures.palette import assign_colors, fade, sort_variants
 from layerwise.page.formatting import (
@@ -36,7 +36,7 @@ OTHERS = ("masked_lm", "seed_agreement", *GROWTH_MEASURES)
 def model_name(row: Score) -> str:
     share = "" if row.share is None else f"{row.share:g} of the budget"
     layers = "" if row.kept is None else f"{row.kept} layers"
-    return f"{', '.join(filter(None, (row.arm, share, layers)))}/{row.seed}"
+    return f"{', '.join(filter(None, (row.variant, share, layers)))}/{row.seed}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,22 +44,23 @@ class LossByStep(Mark):
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         """Plot the losses by step on a logarithmic scale; models that differ in more than the seed have no mean."""
         seeds, means = [], []
-        for arm, group in rows.by("arm").items():
+        for variant, group in rows.by("variant").items():
             curves: dict[str, dict[int, float]] = {}
             for row in group:
                 curves.setdefault(model_name(row), {})[row.step or 0] = row.value
             seeds += [
-                _curve(arm, slots.get(arm, 0), dict(sorted(group.items())), name) for name, group in curves.items()
+                _curve(variant, slots.get(variant, 0), dict(sorted(group.items())), name)
+                for name, group in curves.items()
             ]
             if len({(row.share, row.kept) for row in group}) == 1:
-                means.append(_mean(arm, slots.get(arm, 0), curves))
+                means.append(_mean(variant, slots.get(variant, 0), curves))
         y = {"title": LOSSES[rows[0].metric], "type": "log"}
         return make_figure(HEIGHT, [*seeds, *means], x={"title": "step", "rangemode": "tozero"}, y=y)
 
 
 def read_losses(data: ReportData) -> Iterator[Score]:
     for metric in LOSSES:
-        yield from by_arm(data.rows.where(measure=TRAINING, metric=metric, step=PRESENT))
+        yield from group_by_variant(data.rows.where(measure=TRAINING, metric=metric, step=PRESENT))
 
 
 def find_unfinished_trainings(data: ReportData) -> list[str]:
@@ -76,47 +77,49 @@ def describe_unfinished(data: ReportData) -> str | None:
 
 def read_seeds(data: ReportData) -> dict[str, set[int]]:
     rows = data.rows.where(measure=(*MEASURES, TRAINING))
-    grouped = rows.by("arm")
-    return {arm: set(grouped[arm].axis("seed")) for arm in sort_variants(grouped)}
+    grouped = rows.by("variant")
+    return {variant: set(grouped[variant].axis("seed")) for variant in sort_variants(grouped)}
 
 
 def make_training_tiles(data: ReportData) -> Iterable[tuple[str, str]]:
-    return make_variant_tiles(arms := read_seeds(data), arms)
+    return make_variant_tiles(variants := read_seeds(data), variants)
 
 
 def _facts(data: ReportData) -> Rows:
-    rows = by_arm(data.rows.where(measure=TRAINING, step=None, seed=PRESENT, metric=tuple(FACTS)))
-    trained = Rows(replace(row, arm=model_name(row)) for row in rows)
-    return trained.where(arm=trained.where(metric="steps").axis("arm"))
+    rows = group_by_variant(data.rows.where(measure=TRAINING, step=None, seed=PRESENT, metric=tuple(FACTS)))
+    trained = Rows(replace(row, variant=model_name(row)) for row in rows)
+    return trained.where(variant=trained.where(metric="steps").axis("variant"))
 
 
-def arm_losses(data: ReportData) -> Table:
+def list_variant_losses(data: ReportData) -> Table:
     rows = Rows(read_losses(data))
     body = []
-    for arm, group in rows.by("arm").items():
+    for variant, group in rows.by("variant").items():
         validated = group.where(metric=VALIDATION_LOSS)
         models = {model_name(row) for row in group}
         last = max((row.step or 0 for row in group.where(metric=TRAIN_LOSS)), default=None)
         best = min((row.value for row in validated), default=None)
         cells = (ABSENT if last is None else f"{last:,}", ABSENT if best is None else format_number(best))
-        body.append((arm, str(len(models)), *cells))
+        body.append((variant, str(len(models)), *cells))
     return Table(("variant", "seeds", "last step", "best validation loss"), tuple(body))
 
 
 def _answer(data: ReportData) -> str:
     best = min(data.rows.where(measure=TRAINING, metric=VALIDATION_LOSS), key=lambda row: row.value, default=None)
     return (
-        "" if best is None else f"{best.arm} has the smallest validation loss of any seed: {format_number(best.value)}."
+        ""
+        if best is None
+        else f"{best.variant} has the smallest validation loss of any seed: {format_number(best.value)}."
     )
 
 
 def describe_tuning(rows: Iterable[Score]) -> Iterator[str]:
     run = Rows(rows)
     for row in run.where(metric=("chosen", "chosen_at_end")):
-        tried = run.where(arm=row.arm, metric="validation_nll")
+        tried = run.where(variant=row.variant, metric="validation_nll")
         rates, batches = tried.where(batch_size=row.batch_size).axis("learning_rate"), sorted(tried.axis("batch_size"))
         loss = tried.value(learning_rate=row.learning_rate, batch_size=row.batch_size)
-        text = f"{row.arm}: validation selected learning rate {row.learning_rate:g} and batch size {row.batch_size}"
+        text = f"{row.variant}: validation selected learning rate {row.learning_rate:g} and batch size {row.batch_size}"
         text += "" if loss is None else f" (loss {format_number(loss)})"
         if len(rates) > 1 and row.metric == "chosen_at_end":
             text += "; not tuned, because the rate is at the edge of the grid"
@@ -130,7 +133,7 @@ PARTS: tuple[Part, ...] = (
     LossByStep(
         name="training",
         derive=read_losses,
-        series="arm",
+        series="variant",
         slots=assign_colors,
         legend="Variants",
         choices={"Loss": "metric"},
@@ -142,13 +145,13 @@ PARTS: tuple[Part, ...] = (
         where={"measure": TUNING, "metric": "validation_nll"},
         words=format_value,
         folded=True,
-        rows={"variant": "arm", "batch size": "batch_size", "learning rate": "learning_rate"},
+        rows={"variant": "variant", "batch size": "batch_size", "learning rate": "learning_rate"},
         columns=(Column("validation loss", "validation_nll"),),
     ),
     Pivot(
         name="every-training",
         derive=_facts,
-        rows={"training": "arm"},
+        rows={"training": "variant"},
         folded=True,
         columns=tuple(Column(head, metric) for metric, head in FACTS.items()),
     ),
@@ -168,7 +171,7 @@ TRAINED = Kind(
     tiles=make_training_tiles,
     unfinished=describe_unfinished,
     following=lambda data: ("To measure the robustness of the variants: layerwise robustness RUN",),
-    sections=(replace(TRAINING_SECTION, parts=(*PARTS, SELECTED, CustomTable(table=arm_losses))),),
+    sections=(replace(TRAINING_SECTION, parts=(*PARTS, SELECTED, CustomTable(table=list_variant_losses))),),
 )
 
 
@@ -182,7 +185,7 @@ def average_curves(seeds: Mapping[str, Mapping[int, float]]) -> dict[int, float]
     return {step: fmean(losses[step] for losses in seeds.values() if step in losses) for step in steps}
 
 
-def _curve(arm: str, slot: int, losses: Mapping[int, float], name: str) -> Trace:
+def _curve(variant: str, slot: int, losses: Mapping[int, float], name: str) -> Trace:
     color = fade(series_style(slot)[0], 0.4)
     return scatter(
         x=list(losses),
@@ -190,7 +193,7 @@ def _curve(arm: str, slot: int, losses: Mapping[int, float], name: str) -> Trace
         mode=_mode(losses),
         line={"color": color, "width": 0.9},
         marker={"color": color},
-        legendgroup=arm,
+        legendgroup=variant,
         name=escape(name),
     )
 
@@ -199,7 +202,7 @@ def _mode(losses: Mapping[int, float]) -> str:
     return "lines" if len(losses) > 1 else "markers"
 
 
-def _mean(arm: str, slot: int, seeds: Mapping[str, Mapping[int, float]]) -> Trace:
+def _mean(variant: str, slot: int, seeds: Mapping[str, Mapping[int, float]]) -> Trace:
     (color, _, symbol), mean = series_style(slot), average_curves(seeds)
     averaged = f"mean of {len(seeds)} seeds" if len(seeds) > 1 else "one seed"
     return scatter(
@@ -208,7 +211,9 @@ def _mean(arm: str, slot: int, seeds: Mapping[str, Mapping[int, float]]) -> Trac
         mode=_mode(mean),
         line={"color": color, "width": 2.2},
         marker={"color": color, "symbol": symbol},
-        legendgroup=arm,
-        name=escape(arm),
-        text=[f"<b>{escape(arm)}</b>, step {step}<br>{format_number(loss)}, {averaged}" for step, loss in mean.items()],
+        legendgroup=variant,
+        name=escape(variant),
+        text=[
+            f"<b>{escape(variant)}</b>, step {step}<br>{format_number(loss)}, {averaged}" for step, loss in mean.items()
+        ],
     )

@@ -33,7 +33,7 @@ def _edge_phenomena(rows: Rows, level: float) -> str:
 def edge_findings(data: ReportData) -> Iterator[Finding]:
     rows = data.rows.where(measure=EDGES)
     for change in rows.where(metric="margin", task=ALL, against=None):
-        group = rows.where(arm=change.arm, seed=change.seed, suite=change.suite, condition=change.condition)
+        group = rows.where(variant=change.variant, seed=change.seed, suite=change.suite, condition=change.condition)
         random = group.one(metric="margin", task=ALL, against=RANDOM)
         is_decided = is_resolved(change, data.level)
         edges, every = group.value(metric="edges"), group.value(metric="edges_of_model")
@@ -43,7 +43,9 @@ def edge_findings(data: ReportData) -> Iterator[Finding]:
         answer = f"Margin {NATS.text(change)}{words}{remaining}{control}.{_edge_phenomena(group, data.level)}"
         removed = str(change.condition)
         without = f"the weakest {removed} of its edges" if removed.endswith("%") else f"the edges {removed}"
-        question = f"What does {change.arm}/{change.seed} lose on {format_suite(str(change.suite))} without {without}?"
+        question = (
+            f"What does {change.variant}/{change.seed} lose on {format_suite(str(change.suite))} without {without}?"
+        )
         yield Finding(question, answer, to_verdict(is_decided))
 
 
@@ -55,7 +57,7 @@ def changes(data: ReportData) -> Iterator[Score]:
 
 def edge_rows(data: ReportData) -> Iterator[Score]:
     for row in data.rows.where(measure=EDGES, metric=("accuracy", "margin")):
-        yield replace(row, arm=f"{row.arm}/{row.seed}", seed=None)
+        yield replace(row, variant=f"{row.variant}/{row.seed}", seed=None)
 
 
 WIRING = Kind(
@@ -77,7 +79,7 @@ WIRING = Kind(
                     each="suite",
                     series="condition",
                     legend="Without",
-                    choices={"Model": "arm"},
+                    choices={"Model": "variant"},
                     words=format_suite,
                     show=MARGIN,
                 ),
@@ -85,7 +87,7 @@ WIRING = Kind(
                 Pivot(
                     name="edges",
                     derive=edge_rows,
-                    rows={"suite": "suite", "model": "arm", "without": "condition", "phenomenon": "task"},
+                    rows={"suite": "suite", "model": "variant", "without": "condition", "phenomenon": "task"},
                     words=format_suite,
                     columns=(
                         Column("original", "accuracy", RIGHT, where={"against": ORIGINAL}),

@@ -106,7 +106,7 @@ class Graph:
             names[node] = (*names.get(node, ()), str(plan))
         return names
 
-    def untouched(self) -> frozenset[int]:
+    def find_unchanged_nodes(self) -> frozenset[int]:
         clean: set[int] = set()
         for index, node in enumerate(self.nodes):
             changed = isinstance(node, Apply) and node.variant.change is not None

@@ -30,7 +30,7 @@ def compare_evaluations(locations: Sequence[str], tolerated: float | None = None
     baseline, *others = names = [log.title if titles.count(log.title) == 1 else log.location for log in logs]
     notes: list[str] = []
     each = zip(others, logs[1:], strict=True)
-    pairs = [pair for arm, log in each for pair in _read_pairs(baseline, logs[0], arm, log, notes)]
+    pairs = [pair for variant, log in each for pair in _read_pairs(baseline, logs[0], variant, log, notes)]
     if not pairs:
         raise RunError(
             f"Nothing can be compared: {'; '.join(notes)}. Evaluate both on a task whose scores lm-eval averages over "
@@ -48,9 +48,9 @@ def compare_evaluations(locations: Sequence[str], tolerated: float | None = None
 
 
 def _read_pairs(
-    against: str, before: EvaluationLog, arm: str, after: EvaluationLog, notes: list[str]
+    against: str, before: EvaluationLog, variant: str, after: EvaluationLog, notes: list[str]
 ) -> Iterator[PairedMetric]:
-    for name, log, alone in ((arm, after, before), (against, before, after)):
+    for name, log, alone in ((variant, after, before), (against, before, after)):
         if missing := [task for task in alone.tasks if task not in log.tasks]:
             notes.append(f"{name} was not evaluated on {', '.join(missing)}")
     for task in (each for each in before.tasks if each in after.tasks):
@@ -69,4 +69,4 @@ def _read_pairs(
                 notes.append(f"{name} of {task} is not compared: its score is not a ratio of sums over documents")
                 continue
             baseline, other = (np.array(own, dtype=np.float64) for own in both)
-            yield PairedMetric(task, name, arm, against, aggregation, more, baseline, other)
+            yield PairedMetric(task, name, variant, against, aggregation, more, baseline, other)

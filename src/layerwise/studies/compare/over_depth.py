@@ -91,7 +91,7 @@ def compute_curves(runs: Runs) -> Iterator[Score]:
                         row.high,
                         task=task,
                         mde=row.mde,
-                        arm=name,
+                        variant=name,
                         family=row.family,
                         strategy=row.strategy,
                         percent=100.0 * (row.affected or 0) / run.depth,
@@ -105,9 +105,9 @@ def _compute_score_curves(
         own = find_own_task(run, task)
         means = means_over_draws(run, vocab.STRATEGIES, own, metric)
         yield (vocab.CURVE, task, metric), partial(run.effect, task=own, metric=metric), means
-    rows = run.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED)
+    rows = run.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALIZED)
     for task, metric in dict.fromkeys((row.task, row.metric) for row in rows):
-        kind = metric if task == vocab.ALL else vocab.NORMALISED
+        kind = metric if task == vocab.ALL else vocab.NORMALIZED
         means = means_over_draws(run, vocab.BENCHMARK_STRATEGIES, task, kind)
         yield (vocab.SCORE_CURVE, task, metric), rows.where(task=task, metric=metric).along("plan").get, means
 
@@ -131,7 +131,7 @@ def list_layer_effects(runs: Runs) -> Iterator[Score]:
                             claim=None,
                             task=task,
                             metric=vocab.DELTA,
-                            arm=name,
+                            variant=name,
                             layer=None,
                             plan=None,
                             family=family,
@@ -148,6 +148,6 @@ def read_at_half(data: ReportData) -> Iterator[Score]:
     rows = data.rows.where(measure=(vocab.CURVE, vocab.SCORE_CURVE))
     first = {column: getattr(rows[0], column) for column in ("measure", "task", "metric")} if rows else {}
     rows = rows.where(**first)
-    for family, strategy, name in dict.fromkeys((row.family, row.strategy, row.arm) for row in rows):
-        own = rows.where(family=family, strategy=strategy, arm=name)
+    for family, strategy, name in dict.fromkeys((row.family, row.strategy, row.variant) for row in rows):
+        own = rows.where(family=family, strategy=strategy, variant=name)
         yield min(own, key=lambda row: (abs((row.percent or 0.0) - HALF), row.percent))

@@ -77,7 +77,9 @@ def compare_curves(data: ReportData) -> Iterator[Score]:
 
 
 def _make_pairs(data: ReportData, rows: Rows) -> list[Pair]:
-    curves = {name: lost for name, own in rows.by("arm").items() if (lost := compute_shares_lost(data.runs[name], own))}
+    curves = {
+        name: lost for name, own in rows.by("variant").items() if (lost := compute_shares_lost(data.runs[name], own))
+    }
     models = {name: identify_model(name, data.runs[name]) for name in curves}
     pairs = []
     for names in combinations(curves, 2):
@@ -109,7 +111,7 @@ def _judge_pairs(about: Score, pairs: Sequence[Pair]) -> Iterator[Score]:
             difference.value,
             difference.low,
             difference.high,
-            arm=first,
+            variant=first,
             against=second,
             percent=percent,
             **columns,
@@ -196,7 +198,7 @@ def _judge_over_models(paper: str, question: str, runs: Mapping[str, ReportData]
     for name, verdict in alone.items():
         is_measured = verdict != Verdict.NOT_MEASURED
         left = is_measured * ((models[name] in shown) - (models[name] in refuted))
-        yield Score(vocab.CLAIM, verdict, float(left), arm=name, **columns)
+        yield Score(vocab.CLAIM, verdict, float(left), variant=name, **columns)
     in_all, in_none = (all(verdict(1) in kind for verdict in agreed.values()) for kind in (HOLDS, HOLDS_NOT))
     for against, holds, holds_not in ((vocab.EVERY, in_all, in_none or refuted), (vocab.ANY, in_all or shown, in_none)):
         standing = IT_HOLDS if holds else IT_HOLDS_NOT if holds_not else Verdict.INCONCLUSIVE
@@ -254,7 +256,7 @@ def compute_widening(comparisons: int) -> float:
 def _widen_score(score: Score, factor: float, limit: float) -> Score:
     is_harm = score.measure in (vocab.VERDICT, vocab.RACING) and score.metric == "harmful"
     if is_harm and (score.value >= 0.0 or score.p_adjusted is None or score.p_adjusted >= limit):
-        score = replace(score, metric="unresolved")
+        score = replace(score, metric="inconclusive")
     if score.low is None or score.high is None:
         return score
     bounds = Estimate.read(score).widen(factor)

@@ -91,14 +91,14 @@ def list_missing(data: ReportData) -> Iterator[str]:
 def list_claims(data: ReportData) -> Rows:
     """Return the verdicts on measured findings, starting with the paper that has the most."""
     rows = data.rows.where(measure=CLAIM)
-    measured = {row.claim: row.paper for row in rows.where(arm=PRESENT) if row.metric != Verdict.NOT_MEASURED}
+    measured = {row.claim: row.paper for row in rows.where(variant=PRESENT) if row.metric != Verdict.NOT_MEASURED}
     most = Counter(measured.values())
     return Rows(sorted(rows.where(claim=tuple(measured)), key=lambda row: -most[row.paper]))
 
 
 def list_verdicts(data: ReportData) -> Iterator[Score]:
     for row in list_claims(data):
-        yield replace(row, arm=row.arm or f"in {row.against}?")
+        yield replace(row, variant=row.variant or f"in {row.against}?")
 
 
 def _format_verdict(row: Score) -> str:
@@ -125,7 +125,7 @@ def describe_claim(rows: Rows) -> str:
         (0.0, "In {}, it is decided only without this correction."),
     ):
         if kept := decided.where(value=left):
-            parts.append(words.format(join_words(kept.axis("arm"))))
+            parts.append(words.format(join_words(kept.axis("variant"))))
     return " ".join(parts)
 
 
@@ -167,8 +167,8 @@ def list_coincidences(data: ReportData) -> Iterator[Score]:
     """Yield the verdicts on pairs of curves, and on all pairs."""
     for row in data.rows.where(measure=COINCIDENCE):
         what = "loss" if row.task == vocabulary.ALL else f"{row.task} of the benchmarks"
-        models = f"{row.arm} – {row.against}" if row.arm else "all"
-        yield replace(row, task=f"Do the curves coincide? {what}", strategy=format_strategy(row), arm=models)
+        models = f"{row.variant} – {row.against}" if row.variant else "all"
+        yield replace(row, task=f"Do the curves coincide? {what}", strategy=format_strategy(row), variant=models)
 
 
 def list_curve_absences(data: ReportData) -> Iterator[str]:
@@ -188,7 +188,7 @@ def _draw_curves(data: ReportData) -> Iterator[Part]:
     yield Lines(
         name="curves",
         derive=list_curves,
-        series="arm",
+        series="variant",
         x="percent",
         each="strategy",
         words=str,
@@ -204,7 +204,7 @@ def _draw_curves(data: ReportData) -> Iterator[Part]:
         name="half",
         title=f"Nearest to half of the depth: {first}",
         rows={"strategy": "strategy"},
-        across="arm",
+        across="variant",
         derive=lambda data: (replace(row, strategy=format_strategy(row)) for row in read_at_half(data)),
         show=lambda row: f"{show.text(row)} at {row.percent:.0f} %",
     )
@@ -212,7 +212,7 @@ def _draw_curves(data: ReportData) -> Iterator[Part]:
         name="same",
         derive=list_coincidences,
         split="task",
-        rows={"strategy": "strategy", "models": "arm"},
+        rows={"strategy": "strategy", "models": "variant"},
         badges=SAME,
         columns=(
             Column("curves", text=lambda rows: rows[0].metric),
@@ -220,7 +220,7 @@ def _draw_curves(data: ReportData) -> Iterator[Part]:
             Column("at", text=_select_paired(lambda row: f"{row.percent:.0f} %")),
         ),
     )
-    yield _describe_absence(lambda data: Rows(list_curves(data)).axis("arm"), "No curve was measured for {}.")
+    yield _describe_absence(lambda data: Rows(list_curves(data)).axis("variant"), "No curve was measured for {}.")
     yield Text(list_curve_absences, terminal=False, small=True)
 
 
@@ -237,17 +237,17 @@ def list_similarities(data: ReportData) -> Iterator[Score]:
         for metric, words in SIMILARITIES.items():
             if read_similarities(run, metric) is not None:
                 rows = run.rows.where(measure=vocabulary.SIMILARITY, metric=metric)
-                yield from (replace(row, arm=name, condition=words) for row in mirror_pairs(rows))
+                yield from (replace(row, variant=name, condition=words) for row in mirror_pairs(rows))
                 zones = find_original_zones(run)
                 for first, last in zones.ranges if zones else ():
-                    yield Score(ZONE, ZONE, 1.0, state=first, to_state=last, arm=name, condition=words)
+                    yield Score(ZONE, ZONE, 1.0, state=first, to_state=last, variant=name, condition=words)
 
 
 def _draw_similarity(data: ReportData) -> Iterator[Part]:
     yield Heat(
         name="similarity",
         derive=list_similarities,
-        each="arm",
+        each="variant",
         words=str,
         choices={"Similarity": "condition"},
         x="state",
@@ -261,7 +261,7 @@ def _draw_similarity(data: ReportData) -> Iterator[Part]:
         height=330,
     )
     yield _describe_absence(
-        lambda data: Rows(list_similarities(data)).axis("arm"), "Similarity was not measured in {}."
+        lambda data: Rows(list_similarities(data)).axis("variant"), "Similarity was not measured in {}."
     )
 
 
@@ -309,7 +309,7 @@ COMPARISON = Kind(
                 Lines(
                     name="layers",
                     derive=list_layers,
-                    series="arm",
+                    series="variant",
                     x="percent",
                     words=str,
                     each="family",
@@ -324,7 +324,7 @@ COMPARISON = Kind(
                     sqrt_scale="default",
                 ),
                 _describe_absence(
-                    lambda data: Rows(list_layers(data)).axis("arm"), "No single layer was changed in {}."
+                    lambda data: Rows(list_layers(data)).axis("variant"), "No single layer was changed in {}."
                 ),
             ),
         ),
@@ -337,7 +337,7 @@ COMPARISON = Kind(
                     derive=list_verdicts,
                     split="paper",
                     rows={"question": "claim"},
-                    across="arm",
+                    across="variant",
                     show=_format_verdict,
                     badges=VERDICTS,
                 ),
@@ -362,7 +362,7 @@ COMPARISON = Kind(
             parts=(
                 Pivot(
                     where={"measure": MODEL},
-                    rows={"model": "arm", "run": "condition", "text": "kind"},
+                    rows={"model": "variant", "run": "condition", "text": "kind"},
                     columns=[Column(each, each, COUNT) for each in ("layers", "parameters", "documents", "tokens")],
                 ),
                 Text(list_differences, terminal=False, small=True),

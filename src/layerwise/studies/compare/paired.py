@@ -30,14 +30,14 @@ MAX_NAMED = 5  # differences in a sentence
 
 
 def name_row(rows: Rows) -> str:
-    words = [f"{row.metric} of {TASK(row.task)} ({row.arm}, {CHANGE.text(row)})" for row in rows[:MAX_NAMED]]
+    words = [f"{row.metric} of {TASK(row.task)} ({row.variant}, {CHANGE.text(row)})" for row in rows[:MAX_NAMED]]
     return join_words([*words, *([f"{len(rows) - MAX_NAMED} more"] if len(rows) > MAX_NAMED else [])])
 
 
 def list_findings(data: ReportData) -> Iterator[str]:
     """State whether a loss above the tolerated one is shown, then other differences, and what is inconclusive."""
     rows, losses = (data.rows.where(measure=each) for each in (vocab.PAIRED, vocab.TOLERANCE))
-    exceeded, unsettled = (losses.where(verdict=each) for each in (vocab.EXCEEDED, vocab.UNRESOLVED))
+    exceeded, unsettled = (losses.where(verdict=each) for each in (vocab.EXCEEDED, vocab.INCONCLUSIVE))
     if exceeded:
         yield f"FAILS: shown to be worse by more than {exceeded[0].margin:g}: {name_row(exceeded)}."
     elif losses:
@@ -57,18 +57,18 @@ def _list_differences(data: ReportData) -> Iterator[Dots | Pivot | Text]:
     margin = float(str(data.manifest["margin"]))
 
     def needed(row: Score) -> str:
-        if row.verdict != vocab.UNRESOLVED or row.mde is None:
+        if row.verdict != vocab.INCONCLUSIVE or row.mde is None:
             return ABSENT
-        exact = data.rows.where(measure=vocab.NEEDED, task=row.task, metric=row.metric, arm=row.arm)
+        exact = data.rows.where(measure=vocab.NEEDED, task=row.task, metric=row.metric, variant=row.variant)
         if exact:
             return f"{exact[0].value:,.0f}"
         return f"{math.ceil(max(1.0, row.mde / margin) ** 2 * (row.documents or 0)):,}"
 
-    several = len(data.rows.where(**OWN).axis("arm")) > 1
+    several = len(data.rows.where(**OWN).axis("variant")) > 1
     yield Dots(
         name="differences",
         where=OWN,
-        series="arm",
+        series="variant",
         each="metric",
         show=CHANGE,
         words=str,
@@ -78,7 +78,7 @@ def _list_differences(data: ReportData) -> Iterator[Dots | Pivot | Text]:
     yield Pivot(
         name="table",
         where=OWN,
-        rows={"task": "task", "metric": "metric", **({"model": "arm"} if several else {})},
+        rows={"task": "task", "metric": "metric", **({"model": "variant"} if several else {})},
         words=TASK,
         badges=BADGES,
         columns=(
@@ -96,7 +96,7 @@ def _list_differences(data: ReportData) -> Iterator[Dots | Pivot | Text]:
         name="scores",
         where={"measure": vocab.EVALUATED},
         rows={"task": "task", "metric": "metric"},
-        across="arm",
+        across="variant",
         terminal=False,
     )
 

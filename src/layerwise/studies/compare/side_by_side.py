@@ -23,7 +23,7 @@ FEWEST = 2
 
 
 def compare_side_by_side(folders: Sequence[tuple[str, ReportData]]) -> ReportData:
-    """Return the rows of a comparison of run directories, with the name of the model as `arm`.
+    """Return the rows of a comparison of run directories, with the name of the model as `variant`.
 
     Raises:
         RunError: If they cannot be compared.
@@ -60,7 +60,7 @@ def _name_models(named: Mapping[str, tuple[str, ReportData]]) -> Iterator[Score]
             **{key: run.manifest.get(key) for key in ("documents", "tokens")},
         }
         columns: dict[str, Any] = {
-            "arm": name,
+            "variant": name,
             "condition": PurePath(folder).name,
             "kind": str(run.manifest.get("corpus") or ABSENT),
         }

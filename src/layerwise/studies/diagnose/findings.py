@@ -15,7 +15,7 @@ MIN_R2, NEAR_R2, MIN_LAG, MIN_STRATEGY_NATS, MIN_RECOVERY_CORRELATION = 0.5, 0.1
 PUBLISHED_GAIN = 0.006
 """0.6 % of perplexity, in nats/token."""
 
-LAG_METRICS = ("oscillating", "smooth", "no_lag_structure", "unresolved")
+LAG_METRICS = ("oscillating", "smooth", "no_lag_structure", "inconclusive")
 HELD_OUT = ("heldout_rows_r2", "heldout_layers_r2")
 SHARED_LAYERS = 3**0.5
 """Every layer is in three fits, so as little as a third of the positions may be independent."""
@@ -224,7 +224,9 @@ def judge_anti_layers(data: ReportData) -> Finding | None:
 def judge_recovery_follows_importance(data: ReportData) -> Finding | None:
     """Correlate recovery with the effect of skipping: as published, and after damage of equal size."""
     rows = data.rows.where(measure=vocab.RECOVERY, layer=None, against=None)
-    treatments = sorted({(str(row.condition), str(row.arm)) for row in rows.where(metric="layers")} - {EQUAL_DAMAGE})
+    treatments = sorted(
+        {(str(row.condition), str(row.variant)) for row in rows.where(metric="layers")} - {EQUAL_DAMAGE}
+    )
     if not treatments:
         return None
     treatment = PUBLISHED_DAMAGE if PUBLISHED_DAMAGE in treatments else treatments[0]
@@ -250,7 +252,7 @@ def judge_recovery_follows_importance(data: ReportData) -> Finding | None:
 
 
 def _select_treatment(rows: Rows, treatment: tuple[str, str]) -> Rows:
-    return rows.where(condition=treatment[0], arm=treatment[1])
+    return rows.where(condition=treatment[0], variant=treatment[1])
 
 
 def judge_only_scaling_survives(data: ReportData) -> Finding | None:

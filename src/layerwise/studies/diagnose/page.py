@@ -34,8 +34,8 @@ from layerwise.studies.diagnose.page_weights import DELTAS_SECTION, HALVES, PRED
 
 SILENCED = {vocab.SKIPPING: "skipped", "mean_ablate": "mean output"}
 REPLACED = {
-    "neighbour_copy": "copy of neighbor",
-    "neighbour_average": "mean of neighbors",
+    "neighbor_copy": "copy of neighbor",
+    "neighbor_average": "mean of neighbors",
     "random": "random weights",
 }
 INTERVENTIONS = {**SILENCED, **REPLACED}

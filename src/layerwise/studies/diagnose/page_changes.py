@@ -15,14 +15,14 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.studies.diagnose.page_weights import HALVES, list_joint_costs, list_written
 
-DAMAGES = {"noise_50": "noise of 50 %", "equal_damage": "equal damage", "reinitialise": "reinitialized"}
+DAMAGES = {"noise_50": "noise of 50 %", "equal_damage": "equal damage", "reinitialize": "reinitialized"}
 SCOPES = {"layer": "layer trained", "model": "model trained"}
 RECOVERED = {
     "area": ("Loss above the undamaged copy, summed over training", Format(axis="nat-steps"), "censored"),
-    "steps_to_untouched": (
+    "steps_to_original": (
         "Steps until the loss is back to its value before the damage",
         Format(axis="steps"),
-        "censored_untouched",
+        "censored_original",
     ),
 }
 """Title and format of each metric of recovery, and the metric that marks incomplete recoveries."""
@@ -35,14 +35,14 @@ def list_treated(data: ReportData) -> Iterator[Score]:
     """Yield the rows of a recovery with the damage in words, starting with the published one; mark censored rows."""
     rows = data.rows.where(measure=vocab.RECOVERY, seed=None)
     order = list(DAMAGES)
-    treatments = dict.fromkeys((row.condition, row.arm) for row in rows if row.layer is not None)
+    treatments = dict.fromkeys((row.condition, row.variant) for row in rows if row.layer is not None)
     for damage, scope in sorted(treatments, key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order)):
-        own = rows.where(condition=damage, arm=scope)
+        own = rows.where(condition=damage, variant=scope)
         words = ", ".join([DAMAGES.get(str(damage), str(damage)), *([SCOPES.get(scope, scope)] if scope else [])])
         for row in own:
             cut = RECOVERED[row.metric][2] if row.metric in RECOVERED else ""
             share = own.value(metric=cut, layer=row.layer, against=None) if cut and row.layer is not None else None
-            yield replace(row, condition=words, arm=None, kind=CENSORED if share else None)
+            yield replace(row, condition=words, variant=None, kind=CENSORED if share else None)
 
 
 def pair_with_skipping(data: ReportData) -> Iterator[Score]:

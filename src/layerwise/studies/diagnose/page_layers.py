@@ -36,9 +36,9 @@ VERDICT_NAMES = {
     "matters": "matters",
     "no_effect": "without effect",
     "harmful": "harmful",
-    "unresolved": "inconclusive",
+    "inconclusive": "inconclusive",
 }
-VERDICT_SLOTS = {"matters": 2, "harmful": 1, "unresolved": 4, "no_effect": 8, vocab.SKIPPING: 0}
+VERDICT_SLOTS = {"matters": 2, "harmful": 1, "inconclusive": 4, "no_effect": 8, vocab.SKIPPING: 0}
 """Color slots of verdicts, equal to those of the badges."""
 
 NULL_LINE = "null"
@@ -56,10 +56,10 @@ def describe_verdict(row: Score, margin: float | None = None) -> str:
 
     >>> describe_verdict(Score("verdict", "no_effect", 0.001, layer=3, mde=0.008))
     'no effect above 0.00800 nats/token'
-    >>> describe_verdict(Score("verdict", "unresolved", 0.01, layer=3, mde=0.05, tokens=1000), margin=0.01)
+    >>> describe_verdict(Score("verdict", "inconclusive", 0.01, layer=3, mde=0.05, tokens=1000), margin=0.01)
     'inconclusive: effects below 0.0500 nats/token are not detectable; about 34,000 tokens should settle it'
     """
-    if row.mde is None or row.metric not in ("no_effect", "unresolved"):
+    if row.mde is None or row.metric not in ("no_effect", "inconclusive"):
         return VERDICT_NAMES.get(row.metric, "")
     limit = format_number(row.mde)
     if row.metric == "no_effect":
@@ -69,10 +69,10 @@ def describe_verdict(row: Score, margin: float | None = None) -> str:
 
 
 def make_layer_table(data: ReportData) -> Iterator[Score]:
-    """Yield the cells of the table: `condition` is the row, `metric` the column, `arm` the verdict in words."""
+    """Yield the cells of the table: `condition` is the row, `metric` the column, `variant` the verdict in words."""
     margin = _read_margin(data)
     for layer, row in list_layer_effects(data).items():
-        yield replace(row, metric=SKIP, condition=str(layer), arm=describe_verdict(row, margin))
+        yield replace(row, metric=SKIP, condition=str(layer), variant=describe_verdict(row, margin))
     yield from _make_null(SKIP_EFFECT, data)
     for score in LAYER_SCORES:
         for row in score.select(data.rows):
@@ -107,9 +107,9 @@ def summarize(data: ReportData) -> Iterator[str]:
     clauses = [
         f"{_name_layers(own, len(verdicts))} {_describe(name, len(own))}"
         for name, own in layers.items()
-        if own and name != "unresolved"
+        if own and name != "inconclusive"
     ]
-    if short := len(layers["unresolved"]):
+    if short := len(layers["inconclusive"]):
         others = f"the other {short}" if short < len(verdicts) else f"all {format_count(short, 'layer')}"
         clauses.append(f"for {others} the text is too short to tell")
     if clauses:
@@ -153,7 +153,7 @@ def list_next_steps(data: ReportData) -> Iterator[str]:
             f"Next: the effects of single layers do not add up, so measure the model without {without}:"
             f' layerwise sweep {model} --text PATH --plan "{plan}"'
         )
-    elif verdicts and all(row.metric == "unresolved" for row in verdicts.values()):
+    elif verdicts and all(row.metric == "inconclusive" for row in verdicts.values()):
         yield f"Next: no verdict is decided. Use more text: layerwise diagnose {model} --text PATH --parts ablation"
 
 
@@ -210,11 +210,11 @@ LAYERS_SECTION = Section(
             derive=make_layer_table,
             rows={"layer": "condition"},
             terminal=5,
-            note="worth",
+            note="importance",
             order=_sort_lines,
             columns=(
                 Column(SKIP, SKIP, SIGNED),
-                Column("verdict", SKIP, lambda row: row.arm or ""),
+                Column("verdict", SKIP, lambda row: row.variant or ""),
                 *(Column(score.title, score.title, SIGNED if score.is_signed else NUMBER) for score in LAYER_SCORES),
                 Column("perplexity", SKIP, _describe_layers(lambda row: format_perplexity(row.value))),
                 Column("adjusted p", SKIP, _describe_layers(format_adjusted_p)),

@@ -21,7 +21,7 @@ LAG_STRUCTURE = {
     "smooth": "smooth",
     "no_lag_structure": "no different from random orders",
     "oscillating": "oscillating",
-    "unresolved": "inconclusive",
+    "inconclusive": "inconclusive",
 }
 HELD_OUT = {"heldout_rows_r2": "held-out rows", "heldout_layers_r2": "held-out layers"}
 FLOOR = -1.0
@@ -46,12 +46,12 @@ def list_by_type(measure: str, *metrics: str) -> Derive:
 
 def _select_lag_one(data: ReportData) -> Iterator[Score]:
     rows = Rows(list_by_type(vocab.DELTAS, "correlation")(data)).where(distance=1)
-    yield from (replace(row, arm=ALL_LAYERS) for row in rows.where(against=None))
-    yield from _name_nulls(rows.where(against=(vocab.SHUFFLED, vocab.RANDOM_TWIN)))
+    yield from (replace(row, variant=ALL_LAYERS) for row in rows.where(against=None))
+    yield from _name_nulls(rows.where(against=(vocab.SHUFFLED, vocab.RANDOM_INIT)))
 
 
 def _name_nulls(rows: Iterable[Score]) -> Iterator[Score]:
-    return (replace(row, arm=format_null(str(row.against)), against=None) for row in rows)
+    return (replace(row, variant=format_null(str(row.against)), against=None) for row in rows)
 
 
 def _list_slots(names: Iterable[str]) -> dict[str, int]:
@@ -79,7 +79,7 @@ def list_explained(data: ReportData) -> Iterator[Score]:
             continue
         nulls = sorted(own.where(against=PRESENT), key=lambda row: str(row.against))
         for name, of in ((IN_SAMPLE, in_sample), (words, own)):
-            yield from (replace(row, condition=words, arm=name) for row in of.where(against=None))
+            yield from (replace(row, condition=words, variant=name) for row in of.where(against=None))
         for row in _name_nulls((*nulls, *in_sample.where(against=vocab.P_OVER_N))):
             yield replace(row, condition=words)
 
@@ -133,7 +133,7 @@ DELTAS_SECTION = Section(
             name="deltas-types",
             derive=_select_lag_one,
             y="part",
-            series="arm",
+            series="variant",
             words=str,
             legend="Layers and nulls",
             slots=_list_slots,
@@ -149,7 +149,7 @@ PREDICTION_SECTION = Section(
             name="predictability-r2",
             derive=list_explained,
             y="part",
-            series="arm",
+            series="variant",
             legend="Predictions and nulls",
             choices={"Held out": "condition"},
             words=str,

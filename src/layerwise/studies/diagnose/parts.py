@@ -72,7 +72,7 @@ def _run_ablation(context: PartContext) -> None:
     measured = {row.plan for row in losses}
     skipped, average, random = (
         {layer: key for layer, key in ablation.intervention_keys(stack.depth, name).items() if key in measured}
-        for name in ("skip", "neighbour_average", "random")
+        for name in ("skip", "neighbor_average", "random")
     )
     rows = contrast_core(losses, context.baseline, skipped, average, random, margin=context.min_effect, seed=seed)
     context.store_contrast(CORE, rows)

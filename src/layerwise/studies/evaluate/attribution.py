@@ -55,7 +55,7 @@ def attribute(
     for model in models:
         for against, each in ((None, task), (SHUFFLED, shuffle_labels(task))):
             rows = [row for row in run.store.scores(ATTRIBUTION) if row.seed is not None]
-            if any((row.arm, row.seed, row.against) == (model.arm, model.seed, against) for row in rows):
+            if any((row.variant, row.seed, row.against) == (model.variant, model.seed, against) for row in rows):
                 continue
             measured: list[FeatureShares] = []
 
@@ -63,7 +63,7 @@ def attribute(
                 measured.append(feature_shares(tuned, tokenizer, mark_words(task), settings.length))
 
             fine_tune_model(model, each, settings, 0, progress=progress, device=device, inspect_model=inspect_model)
-            columns: dict[str, Any] = {"arm": model.arm, "seed": model.seed, "task": task.name}
+            columns: dict[str, Any] = {"variant": model.variant, "seed": model.seed, "task": task.name}
             rows += [replace(row, **columns) for row in model_rows(measured[-1], against)]
             run.store.replace_scores(ATTRIBUTION, add_variant_means(rows))
 
@@ -86,7 +86,7 @@ def add_variant_means(rows: Sequence[Score]) -> list[Score]:
     """Return the rows of models, followed by the mean of each variant over its seeds."""
     variants: dict[tuple[str | None, str, str, str | None], list[Score]] = {}
     for row in rows:
-        variants.setdefault((row.arm, row.task, row.metric, row.against), []).append(row)
+        variants.setdefault((row.variant, row.task, row.metric, row.against), []).append(row)
     results = list(rows)
     for same in variants.values():
         mean = average_rows(same, "", seed=None, documents=None)

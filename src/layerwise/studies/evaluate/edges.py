@@ -52,7 +52,7 @@ def has_layer_weights(folder: Path) -> bool:
     if (folder / CONFIG).is_file() and read_config(folder).get("model_type") == "layerwise-elc":
         return read_config(folder).get("variant") != "ltg"
     record = TrainingRecord.read(folder)
-    return record is not None and record.recipe.get("variant") == "wiring"
+    return record is not None and record.recipe.get("extension") == "wiring"
 
 
 def find_wiring(model: nn.Module) -> EdgeModel | None:
@@ -90,10 +90,10 @@ def evaluate_without_edges(
             opened = opened or model.open()
             wired = find_wiring(opened[0])
             if wired is None:
-                raise ModelError(f"{model.arm} has no learned layer weights. {ORIGIN}")
+                raise ModelError(f"{model.variant} has no learned layer weights. {ORIGIN}")
             weights = run.store.scores(ALPHA)
             if not any(map(model.has, weights)):
-                run.store.replace_scores(ALPHA, [*weights, *alpha_rows(model.arm, model.seed, wired.edges())])
+                run.store.replace_scores(ALPHA, [*weights, *alpha_rows(model.variant, model.seed, wired.edges())])
             evaluate = partial(
                 margins,
                 SentenceScorer.from_model(*opened),
@@ -101,11 +101,11 @@ def evaluate_without_edges(
                 temperature=options.temperature,
                 too_long=options.too_long,
             )
-            label = f"{model.arm}/{model.seed} {pairs.suite} without edges"
+            label = f"{model.variant}/{model.seed} {pairs.suite} without edges"
             rows = edge_cut_rows(
                 pairs.suite, pairs.pairs, wired, cuts, evaluate, seed=seed, progress=partial(progress, label)
             )
-            added = [replace(row, arm=model.arm, seed=model.seed) for row in rows]
+            added = [replace(row, variant=model.variant, seed=model.seed) for row in rows]
             run.store.replace_scores(EDGES, [*others, *added])
 
 
@@ -113,9 +113,9 @@ def edges_table(run: Run, suite: str) -> str:
     rows = Rows(run.store.scores(EDGES)).where(suite=suite, task=ALL, metric="margin")
     lines = [f"{suite} without edges (change of the margin in nats; range for as many random edges):"]
     for row in rows.where(against=None):
-        (random,) = rows.where(arm=row.arm, seed=row.seed, condition=row.condition, against=RANDOM)
+        (random,) = rows.where(variant=row.variant, seed=row.seed, condition=row.condition, against=RANDOM)
         lines.append(
-            f"  {f'{row.arm}/{row.seed}':16} {row.condition:12} {row.value:+.3f} [{row.low:+.3f}, {row.high:+.3f}]"
+            f"  {f'{row.variant}/{row.seed}':16} {row.condition:12} {row.value:+.3f} [{row.low:+.3f}, {row.high:+.3f}]"
             f"   p {row.p_adjusted:.2g}   random {random.value:+.3f} [{random.low:+.3f}, {random.high:+.3f}]"
         )
     return "\n".join(lines)

@@ -1,12 +1,12 @@
 """Fine-tune models on tasks, also under plans, and compare them with chance.
 
-    arm, seed, tuning_seed    one fine-tuning run of one pretrained model; the interval is over test examples
-    arm, seed                 one pretrained model: the mean over its fine-tuning runs; Student's interval over them
-    arm                       one variant: the mean over its pretrained models; Student's interval over those
+    variant, seed, tuning_seed    one fine-tuning run of one pretrained model; the interval is over test examples
+    variant, seed                 one pretrained model: the mean over its fine-tuning runs; Student's interval over them
+    variant                       one variant: the mean over its pretrained models; Student's interval over those
 
 The mean of a single member has that member's interval. `CHANCE` is the score of the most common training label. Rows
 under a plan have a `plan` (Sun et al. 2024, "Transformer Layers as Painters", appendix A.9); those of task "all" have
-the `mean` over a suite and, scaled from chance to the original model (condition `NORMALISED`), `mean` and `median`.
+the `mean` over a suite and, scaled from chance to the original model (condition `NORMALIZED`), `mean` and `median`.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ Progress = Callable[[str, float], None]
 class FineTunedModel:
     """Model to fine-tune; the first of `members`, if any, is the identity plan.
 
-    `arm` is its variant. Weights whose names end in one of `frozen` are not trained.
+    `variant` names its training variant. Weights whose names end in one of `frozen` are not trained.
     """
 
-    arm: str
+    variant: str
     seed: int
     location: Path | str
     members: tuple[Member, ...] = ()
@@ -61,7 +61,7 @@ class FineTunedModel:
 
     @property
     def label(self) -> str:
-        return f"{self.arm}/{self.seed}"
+        return f"{self.variant}/{self.seed}"
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -89,7 +89,7 @@ def run_task(
             used, outcome = fine_tune_model(
                 model, task, settings, seed, plan=plan, keep=run.folder / PREDICTIONS, progress=progress, device=device
             )
-            columns: dict[str, Any] = {"arm": model.arm, "seed": model.seed, "tuning_seed": seed}
+            columns: dict[str, Any] = {"variant": model.variant, "seed": model.seed, "tuning_seed": seed}
             columns |= {} if plan is None else {"plan": str(plan)}
             pieces.append([replace(row, **columns) for row in task_rows(used, outcome.labels, outcome.predictions)])
             curves += [replace(row, **columns) for row in _curve_rows(used, outcome)]
@@ -97,7 +97,7 @@ def run_task(
     averaged = add_means(rows)
     store_rows(run, averaged)
     # A curve replaces that of the same fine-tuning run, which can have other steps.
-    store_rows(run, curves, attrgetter("task", "arm", "seed", "tuning_seed", "plan"))
+    store_rows(run, curves, attrgetter("task", "variant", "seed", "tuning_seed", "plan"))
     if plan is None:
         store_note(run, task.measure, task.name, describe_task(task, settings))
     else:  # only now: plans without rows look like an unfinished sweep
@@ -161,7 +161,7 @@ def add_means(rows: Sequence[Sequence[Sequence[Score]]]) -> list[Score]:
     variants: dict[tuple[str | None, str | None], list[list[Score]]] = {}
     for model in models:
         if model:
-            variants.setdefault((model[0].arm, model[0].plan), []).append(model)
+            variants.setdefault((model[0].variant, model[0].plan), []).append(model)
     return [
         *(row for pieces in rows for piece in pieces for row in piece),
         *(row for model in models for row in model),
@@ -234,9 +234,9 @@ def store_summary(
     stored = Rows(run.store.scores(measure)).where(condition=None)
     pieces: list[list[list[Score]]] = []
     for model in models:
-        scales = _scales(stored.where(arm=model.arm, seed=None, tuning_seed=None, plan=None), tasks)
+        scales = _scales(stored.where(variant=model.variant, seed=None, tuning_seed=None, plan=None), tasks)
         for plan in (None, *model.plans):
-            scores = stored.where(arm=model.arm, seed=model.seed, plan=None if plan is None else str(plan))
+            scores = stored.where(variant=model.variant, seed=model.seed, plan=None if plan is None else str(plan))
             rows = [
                 _summarize(scores.where(tuning_seed=seed), tasks, {} if plan is None else scales)
                 for seed in range(seeds)

@@ -47,7 +47,7 @@ from layerwise.results.vocabulary import (
     CHANCE,
     FINE_TUNED,
     MSGS,
-    NORMALISED,
+    NORMALIZED,
     OUR_MSGS,
     PARADIGM,
     PHENOMENON,
@@ -68,7 +68,7 @@ PER_CENT = Format(scale=100.0)
 ORIGINAL = "original model"
 
 View = tuple[str, str, str | None]
-"""A task, one of its metrics, and the scale: None or `NORMALISED`."""
+"""A task, one of its metrics, and the scale: None or `NORMALIZED`."""
 
 
 def derive_pairs(data: ReportData) -> Iterator[Score]:
@@ -127,7 +127,7 @@ class FineTuneResults:
     """Scores of one variant on one suite under plans."""
 
     suite: str
-    arm: str
+    variant: str
     rows: Rows
     plans: tuple[PlanRecord, ...]
     identity: str | None
@@ -136,8 +136,8 @@ class FineTuneResults:
     def list_all(cls, data: ReportData) -> Iterator[FineTuneResults]:
         identity = next((record.plan for record in data.plans if record.family == "identity"), None)
         for suite, planned in data.rows.where(measure=FINE_TUNED, plan=PRESENT).by("measure").items():
-            for variant in planned.axis("arm"):
-                rows = data.rows.where(measure=suite, arm=variant, seed=None, tuning_seed=None)
+            for variant in planned.axis("variant"):
+                rows = data.rows.where(measure=suite, variant=variant, seed=None, tuning_seed=None)
                 yield cls(suite, variant, rows, data.plans, identity)
 
     def has(self, view: View) -> bool:
@@ -151,13 +151,13 @@ class FineTuneResults:
         mains = {row.task: row.metric for row in reversed(planned.where(condition=None))}
         tasks = [task for task in planned.axis("task") if task != ALL and task in mains]
         views: list[View] = [(task, mains[task], None) for task in tasks]
-        views += [(ALL, "mean", None), (ALL, "mean", NORMALISED), (ALL, "median", NORMALISED)]
+        views += [(ALL, "mean", None), (ALL, "mean", NORMALIZED), (ALL, "median", NORMALIZED)]
         return tuple(view for view in views if self.has(view))
 
     @property
     def views(self) -> tuple[View, ...]:
         tasks = [view for view in self.columns if view[0] != ALL]
-        scaled = [(task, metric, NORMALISED) for task, metric, _ in tasks]
+        scaled = [(task, metric, NORMALIZED) for task, metric, _ in tasks]
         over = [view for view in self.columns if view[0] == ALL]
         return (*over, *tasks, *(view for view in scaled if self.has(view)))
 
@@ -169,7 +169,7 @@ class FineTuneResults:
             return rows.one(plan=plan)
         if condition is None:
             return rows.one(plan=None)
-        return Score(self.suite, metric, 1.0, task=task, arm=self.arm) if self.has(view) else None
+        return Score(self.suite, metric, 1.0, task=task, variant=self.variant) if self.has(view) else None
 
     def curves(self, view: View) -> Rows:
         records = (record for record in self.plans if record.family not in (GIVEN, "identity"))
@@ -186,11 +186,11 @@ class FineTuneResults:
 def format_heading(view: View) -> str:
     """Format a task and its metric.
 
-    >>> [format_heading(view) for view in (("rte", "accuracy", None), ("all", "median", NORMALISED))]
+    >>> [format_heading(view) for view in (("rte", "accuracy", None), ("all", "median", NORMALIZED))]
     ['rte, accuracy', 'normalized median']
     """
     task, metric, condition = view
-    words = f"normalized {label(metric)}" if condition == NORMALISED else label(metric)
+    words = f"normalized {label(metric)}" if condition == NORMALIZED else label(metric)
     return words if task == ALL else f"{task}, {words}"
 
 
@@ -199,7 +199,7 @@ def derive_curves(data: ReportData, suite: str) -> Iterator[Score]:
         for view in each.views if each.suite == suite else ():
             references = dict(zip((ORIGINAL, CHANCE), each.levels(view), strict=True))
             for rows in each.curves(view).by("family").values():
-                drawn = Rows(replace(row, arm=each.arm, task=format_heading(view)) for row in rows)
+                drawn = Rows(replace(row, variant=each.variant, task=format_heading(view)) for row in rows)
                 yield from drawn
                 yield from make_level_rows(
                     drawn, {name: level for name, level in references.items() if level is not None}
@@ -208,7 +208,7 @@ def derive_curves(data: ReportData, suite: str) -> Iterator[Score]:
 
 def _curve_mark(data: ReportData, suite: str) -> Lines:
     strategies = dict.fromkeys(each.strategy for each in data.plans if each.family != "identity")
-    colours = series_slots(tuple(strategies))
+    colors = series_slots(tuple(strategies))
     return Lines(
         name=f"{PLANS}-{suite}",
         title=f"{TASKS[suite]} by the number of layers affected",
@@ -218,19 +218,19 @@ def _curve_mark(data: ReportData, suite: str) -> Lines:
         at="{}",
         nulls=str,
         series="strategy",
-        slots=lambda names: {name: colours.get(name, 0) for name in names},
+        slots=lambda names: {name: colors.get(name, 0) for name in names},
         faint="seed",
         words=lambda name: label(str(name)),
         show=SCORE,
         legend="Strategies",
-        choices={"Variant": "arm", "Family": "family", "Score": "task"},
+        choices={"Variant": "variant", "Family": "family", "Score": "task"},
         height=460,
         note="curves",
     )
 
 
-def plan_table(data: ReportData, suite: str, arm: str) -> Table:
-    results = next(each for each in FineTuneResults.list_all(data) if (each.suite, each.arm) == (suite, arm))
+def plan_table(data: ReportData, suite: str, variant: str) -> Table:
+    results = next(each for each in FineTuneResults.list_all(data) if (each.suite, each.variant) == (suite, variant))
     shown = results.columns
     body = []
     if results.identity is not None:
@@ -254,7 +254,7 @@ def _format_score(row: Score | None) -> str:
 
 
 def _rank_strategies(results: FineTuneResults, family: str, depth: int) -> tuple[View, list[Score]] | None:
-    views: tuple[View, ...] = ((ALL, "mean", NORMALISED), (ALL, "mean", None), *results.columns)
+    views: tuple[View, ...] = ((ALL, "mean", NORMALIZED), (ALL, "mean", None), *results.columns)
     view = next((each for each in views if results.has(each)), None)
     rows = results.curves(view).where(family=family) if view is not None else Rows()
     if view is None or len(rows.axis("strategy")) < 2:
@@ -283,7 +283,7 @@ def plan_findings(data: ReportData) -> Iterator[Finding]:
         is_apart, affected = _is_apart(ranked), f"{ranked[0].affected} of {data.depth} layers affected"
         verdict = {True: f"{first} is better than {last}: ", False: "Inconclusive: ", None: ""}[is_apart]
         scores = ", ".join(f"{label(str(row.strategy))} {NUMBER.text(row)}" for row in ranked)
-        question = f"How well does {results.arm} fine-tune with {affected} ({format_heading(view)})?"
+        question = f"How well does {results.variant} fine-tune with {affected} ({format_heading(view)})?"
         yield Finding(question, f"{verdict[:1].upper()}{verdict[1:]}{scores}.", to_verdict(is_apart))
 
 
@@ -293,7 +293,7 @@ def _strongest_plan(data: ReportData) -> Iterator[str]:
             best = ranked[0]
             curves = results.curves(view)
             plans = curves.where(family=family, strategy=best.strategy, affected=best.affected).axis("plan")
-            yield f"The best plan of {results.arm} with {best.affected} layers affected: {plans[0]}"
+            yield f"The best plan of {results.variant} with {best.affected} layers affected: {plans[0]}"
 
 
 def _plan_parts(data: ReportData) -> Iterator[Part]:
@@ -303,8 +303,8 @@ def _plan_parts(data: ReportData) -> Iterator[Part]:
             yield _curve_mark(data, suite)
     yield Text(plan_findings)
     for each in every:
-        table = partial(plan_table, suite=each.suite, arm=each.arm)
-        yield CustomTable(title=f"{TASKS[each.suite]} under plans, {each.arm}", table=table, folded=True)
+        table = partial(plan_table, suite=each.suite, variant=each.variant)
+        yield CustomTable(title=f"{TASKS[each.suite]} under plans, {each.variant}", table=table, folded=True)
 
 
 def _answer(data: ReportData) -> str:
@@ -313,7 +313,7 @@ def _answer(data: ReportData) -> str:
         return format_statement(findings[0])
     for suite, task, metric in list_task_metrics(data)[:1]:
         rows = Rows(list_fine_tuned_scores(data)).where(measure=suite, task=task, metric=metric)
-        scores = "; ".join(f"{row.arm} {NUMBER.text(row)}" for row in rows.where(against=None))
+        scores = "; ".join(f"{row.variant} {NUMBER.text(row)}" for row in rows.where(against=None))
         chance = "".join(f"; chance {THREE.text(row)}" for row in rows.where(against=CHANCE))
         return f"{TASKS[suite]}, {task}, {metric}: {scores}{chance}."
     return ""
@@ -326,13 +326,13 @@ def attribution_findings(data: ReportData) -> Iterator[Finding]:
     ).where(unit=TOKENS)
     show = SIGNED.replace(scale=100.0)
     for task in run.axis("task"):
-        null = run.where(task=task, against=SHUFFLED).along("arm")
+        null = run.where(task=task, against=SHUFFLED).along("variant")
         shares = "; ".join(
-            f"{row.arm} {show.text(row)}"
-            + (f" (shuffled labels {show.text(null[str(row.arm)])})" if row.arm in null else "")
+            f"{row.variant} {show.text(row)}"
+            + (f" (shuffled labels {show.text(null[str(row.variant)])})" if row.variant in null else "")
             for row in run.where(task=task, against=None)
         )
-        differ = [str(row.arm) for row in rows if is_resolved(row, data.level)]
+        differ = [str(row.variant) for row in rows if is_resolved(row, data.level)]
         others = (
             f". Different from {find_baseline(data)}: {join_words(differ) or 'none with this many seeds'}"
             if rows
@@ -364,7 +364,7 @@ ATTRIBUTED = Section(
         Pivot(
             name="attribution",
             derive=lambda data: average_by_variant(data.rows.where(measure=ATTRIBUTION)),
-            rows={"variant": "arm"},
+            rows={"variant": "variant"},
             split="task",
             terminal=False,
             columns=(
@@ -386,7 +386,7 @@ TASK_TABLE = Pivot(
     name="tasks",
     derive=list_fine_tuned_scores,
     rows={"task": "task", "metric": "metric"},
-    across="arm",
+    across="variant",
     columns=(Column("chance", show=THREE, where={"against": CHANCE}),),
     split="measure",
     words=format_suite,
@@ -411,8 +411,8 @@ EVALUATION = Kind(
                     name="suite",
                     derive=derive_pairs,
                     each="measure",
-                    series="arm",
-                    arms=list_variants,
+                    series="variant",
+                    known_series=list_variants,
                     words=format_suite,
                     legend="Variants",
                     show=RIGHT,
@@ -424,7 +424,7 @@ EVALUATION = Kind(
                     derive=_accuracies,
                     rows={"level": "kind", "name": "task"},
                     columns=(Column("pairs", text=_count_pairs),),
-                    across="arm",
+                    across="variant",
                     show=RIGHT,
                     split="measure",
                     words=format_suite,
@@ -441,8 +441,8 @@ EVALUATION = Kind(
                     name="taught",
                     derive=_in_one_figure,
                     each="measure",
-                    series="arm",
-                    arms=list_variants,
+                    series="variant",
+                    known_series=list_variants,
                     words=format_suite,
                     legend="Variants",
                     show=SCORE,

@@ -12,9 +12,9 @@ from layerwise.page.kind import Kind, Pivot, Section, Text, join_statements
 from layerwise.page.marks import Lines
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import PROBING, RANDOM_TWIN, SHUFFLED
+from layerwise.results.vocabulary import PROBING, RANDOM_INIT, SHUFFLED
 
-NULLS = {SHUFFLED: "shuffled labels", RANDOM_TWIN: "randomly initialized model"}
+NULLS = {SHUFFLED: "shuffled labels", RANDOM_INIT: "randomly initialized model"}
 FEATURES = {"part_of_speech": "part of speech", "length": "word length", "frequency": "word frequency"}
 THE_MODEL = "this model"
 POINTS = PERCENT.replace(unit=" points", signed=True)
@@ -25,11 +25,11 @@ def derive_states(data: ReportData) -> Iterator[Score]:
     run = data.rows.where(measure=PROBING, metric="accuracy")
     for against in (None, *NULLS):
         compared = run.where(against=against)
-        for model in compared.axis("arm") or (None,) if against is None else (None,):
-            scores = compared if model is None else compared.where(arm=model)
+        for model in compared.axis("variant") or (None,) if against is None else (None,):
+            scores = compared if model is None else compared.where(variant=model)
             for task in scores.axis("task"):
                 for rows in scores.where(task=task).by("state").values():
-                    yield replace(average(rows), arm=None if against else model or THE_MODEL)
+                    yield replace(average(rows), variant=None if against else model or THE_MODEL)
 
 
 def average(rows: Sequence[Score]) -> Score:
@@ -41,8 +41,8 @@ def average(rows: Sequence[Score]) -> Score:
 
 def write_findings(data: ReportData) -> Iterator[str]:
     run = data.rows.where(measure=PROBING)
-    for model in run.axis("arm") or (None,):
-        rows = run if model is None else run.where(arm=model)
+    for model in run.axis("variant") or (None,):
+        rows = run if model is None else run.where(variant=model)
         suffix = "" if model is None else f" of {model}"
         for task in rows.where(metric="accuracy").axis("task"):
             yield f"{lookup_format(FEATURES)(task)}{suffix}: {_describe_best(rows.where(task=task))}"
@@ -88,7 +88,7 @@ PROBING_KIND = Kind(
                     name="states",
                     derive=derive_states,
                     x="state",
-                    series="arm",
+                    series="variant",
                     choices={"feature": "task"},
                     words=lookup_format(FEATURES),
                     nulls=lambda name: NULLS.get(name, name),
@@ -102,7 +102,7 @@ PROBING_KIND = Kind(
                 Pivot(
                     name="by-state",
                     derive=derive_states,
-                    rows={"feature": "task", "side": "kind", "model": "arm"},
+                    rows={"feature": "task", "side": "kind", "model": "variant"},
                     across="state",
                     show=PERCENT.replace(unit="", bounds=False, decimals=0),
                     where={"against": None},

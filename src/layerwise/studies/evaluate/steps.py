@@ -98,7 +98,7 @@ def describe_tuning(
     most = "" if minutes is None else f" at most (--minutes {minutes:g})"
     variants = {"held": LAYER_WEIGHTS, "added": BACKBONE}
     compared = [variants[name] for name in layer_weights]
-    tuned = len(models) + sum(model.arm in compared for model in models)
+    tuned = len(models) + sum(model.variant in compared for model in models)
     tunings = (tuned + sum(plans)) * len(selection.tasks) * seeds
     tunings += 2 * tuned * selection.attributes  # true and shuffled labels
     yield f"cost: {scored:,} sentences to score{most}, {tunings:,} fine-tuning runs"
@@ -160,14 +160,14 @@ def _with_weight_conditions(
 ) -> Iterator[FineTunedModel]:
     for model in models:
         yield model
-        if model.arm == LAYER_WEIGHTS and "held" in names:
-            yield replace(model, arm=KEPT, frozen=HELD)
-        if model.arm == BACKBONE and "added" in names:
+        if model.variant == LAYER_WEIGHTS and "held" in names:
+            yield replace(model, variant=KEPT, frozen=HELD)
+        if model.variant == BACKBONE and "added" in names:
             folder = run / REWIRED / f"{BACKBONE}-{model.seed}"
             if not (folder / "tokenizer.json").is_file():
                 rewired(ElcForMaskedLM.from_pretrained(model.location)).save_pretrained(folder)
                 load_tokenizer(model.location).save_pretrained(folder)
-            yield replace(model, arm=ADDED, location=folder)
+            yield replace(model, variant=ADDED, location=folder)
 
 
 def list_results(run: Run, selection: SuiteChoice, cuts: Sequence[EdgeCut]) -> list[str]:
@@ -183,8 +183,8 @@ def _task_tables(run: Run) -> Iterator[str]:
     data = ReportData({}, tuple(run.store.plans()), tuple(run.store.scores()))
     titled = [(f"{title}, fine-tuned", table) for title, table in TASK_TABLE.tables(data)]
     for each in FineTuneResults.list_all(data):
-        head = f"{each.suite} under plans, active in fine-tuning and testing, {each.arm}"
-        titled.append((head, plan_table(data, each.suite, each.arm)))
+        head = f"{each.suite} under plans, active in fine-tuning and testing, {each.variant}"
+        titled.append((head, plan_table(data, each.suite, each.variant)))
     for head, table in titled:
         yield "\n".join([f"{head}:", *(f"  {line}" for line in table.lines())])
 
@@ -193,11 +193,11 @@ def aggregate_lines(run: Run) -> str:
     rows = Rows(run.store.scores(BABYLM)).where(seed=None)
     weights = " + ".join(f"{weight:g} {part}" for part, weight in WEIGHTS.items())
     body = []
-    for arm, own in rows.by("arm").items():
+    for variant, own in rows.by("variant").items():
         total, files = own.one(metric="aggregate"), {part: own.value(task=part, metric="files") or 0 for part in FILES}
         shown = ABSENT if total is None else ONE.text(total) + (", partial" if files != FILES else "")
         parts = [_describe_part(own.one(task=part, metric="part"), files[part], FILES[part]) for part in FILES]
-        body.append((str(arm), shown, *parts))
+        body.append((str(variant), shown, *parts))
     lines = Table(("variant", "aggregate", *FILES), tuple(body)).lines()
     head = f"BabyLM's aggregate of 2023, {weights}, in points:"
     return "\n".join([head, *(f"  {line}" for line in lines)]) if lines else ""

@@ -122,7 +122,7 @@ class Subjects:
     def list_models(self, labels: tuple[str, ...] = ()) -> list[EvaluatedModel]:
         """Return the models named `labels` (default: all), which open lazily."""
         return [
-            EvaluatedModel(model.arm, model.seed, partial(self.open, label))
+            EvaluatedModel(model.variant, model.seed, partial(self.open, label))
             for label, model in self.models.items()
             if not labels or label in labels
         ]
@@ -136,7 +136,8 @@ def find_run(folder: Path, loading: Mapping[str, Any]) -> Subjects:
     with Run.open(folder) as run:
         manifest = run.manifest
     members = {
-        each.label: FineTunedModel(each.arm, each.seed, each.folder, frozen=_find_held(each.folder)) for each in models
+        each.label: FineTunedModel(each.variant, each.seed, each.folder, frozen=_find_held(each.folder))
+        for each in models
     }
     return Subjects(members, manifest, loading, folder)
 
@@ -169,8 +170,8 @@ def open_single(
     _with_tokenizer(stack)
     name = str(model) if is_named else stack.source.name
     record = TrainingRecord.read(path) if is_named else None
-    arm, seed_of_model = (Path(name).name, 0) if record is None else (record.arm, record.seed)
-    single = FineTunedModel(arm, seed_of_model, location_of(name))
+    variant, seed_of_model = (Path(name).name, 0) if record is None else (record.variant, record.seed)
+    single = FineTunedModel(variant, seed_of_model, location_of(name))
     manifest = make_manifest(
         stack,
         weight_hash(stack.model),

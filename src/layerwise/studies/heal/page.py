@@ -30,9 +30,9 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
 SLOTS = (0, 1, 2, 3, 7, 8, 9, 10, 11)
-CONTROLS = {vocab.PRUNED: 5, vocab.WHOLE: 4, vocab.RANDOM: 6}
-LABELS = {vocab.UNTOUCHED: "original model", vocab.WHOLE: "control", vocab.RANDOM: "random plans"}
-REFERENCES = {vocab.UNTOUCHED: "the original model", vocab.WHOLE: "the control"}
+CONTROLS = {vocab.PRUNED: 5, vocab.IDENTITY_CONTROL: 4, vocab.RANDOM: 6}
+LABELS = {vocab.ORIGINAL: "original model", vocab.IDENTITY_CONTROL: "control", vocab.RANDOM: "random plans"}
+REFERENCES = {vocab.ORIGINAL: "the original model", vocab.IDENTITY_CONTROL: "the control"}
 ABOVE = DIFFERENCE.replace(axis="nats/token above the original model")
 SHARE = PERCENT.replace(unit="")
 POINTS = SHARE.replace(signed=True)
@@ -46,28 +46,28 @@ COSTS = {
 
 
 def list_trained(data: ReportData) -> tuple[str, ...]:
-    trained = data.rows.where(measure=vocab.HEALING, metric="above_whole").axis("arm")
+    trained = data.rows.where(measure=vocab.HEALING, metric="above_original").axis("variant")
     return tuple(name for name in trained if not name.startswith(vocab.SKIP))
 
 
 def list_variants(data: ReportData) -> list[str]:
-    return [name for name in list_trained(data) if name not in (vocab.WHOLE, vocab.RANDOM)]
+    return [name for name in list_trained(data) if name not in (vocab.IDENTITY_CONTROL, vocab.RANDOM)]
 
 
 def derive_losses(data: ReportData) -> Iterator[Score]:
     run = data.rows.where(measure=vocab.HEALING, condition=None)
-    yield from run.where(arm=vocab.PRUNED, metric="lost")
+    yield from run.where(variant=vocab.PRUNED, metric="lost")
     trained = list_trained(data)
-    yield from run.where(arm=trained, metric="above_whole")
-    for row in run.where(arm=trained, metric="nll", seed=PRESENT):
-        original = run.value(arm=vocab.UNTOUCHED, metric="nll", task=row.task)
+    yield from run.where(variant=trained, metric="above_original")
+    for row in run.where(variant=trained, metric="nll", seed=PRESENT):
+        original = run.value(variant=vocab.ORIGINAL, metric="nll", task=row.task)
         if original is not None:
-            yield replace(row, metric="above_whole", value=row.value - original)
+            yield replace(row, metric="above_original", value=row.value - original)
 
 
 def derive_models(data: ReportData, measure: str = vocab.HEALING) -> Rows:
     run = data.rows.where(measure=measure, seed=None, condition=None)
-    return Rows(row for name in (vocab.UNTOUCHED, vocab.PRUNED, *list_trained(data)) for row in run.where(arm=name))
+    return Rows(row for name in (vocab.ORIGINAL, vocab.PRUNED, *list_trained(data)) for row in run.where(variant=name))
 
 
 def derive_window_accuracy(data: ReportData) -> Iterator[Score]:
@@ -78,8 +78,8 @@ def derive_window_accuracy(data: ReportData) -> Iterator[Score]:
     run = data.rows.where(measure=vocab.HEALING_TASK, metric="accuracy", seed=None)
     skipping = run.where(affected=PRESENT)
     for task in skipping.axis("task"):
-        for arm, condition in ((vocab.UNTOUCHED, vocab.BEFORE), (vocab.WHOLE, vocab.HEALED)):
-            row = run.one(arm=arm, task=task, against=None)
+        for variant, condition in ((vocab.ORIGINAL, vocab.BEFORE), (vocab.IDENTITY_CONTROL, vocab.HEALED)):
+            row = run.one(variant=variant, task=task, against=None)
             if row is not None:
                 yield replace(row, condition=condition, affected=0)
         yield from sorted(skipping.where(task=task), key=_affected)
@@ -91,19 +91,19 @@ def derive_window_accuracy(data: ReportData) -> Iterator[Score]:
 def derive_costs(data: ReportData) -> Iterator[Score]:
     costs = data.rows.where(measure=vocab.HEALING_COST)
     for name in list_trained(data):
-        for rows in costs.where(arm=name, metric=tuple(COSTS)).by("metric").values():
+        for rows in costs.where(variant=name, metric=tuple(COSTS)).by("metric").values():
             yield average_seeds(rows)
 
 
 def write_findings(data: ReportData) -> Iterator[str]:
     run = data.rows.where(measure=vocab.HEALING, task=vocab.ALL, seed=None, condition=None)
-    lost = run.one(arm=vocab.PRUNED, metric="lost")
+    lost = run.one(variant=vocab.PRUNED, metric="lost")
     if lost is not None:
         yield f"The plan increases the loss by {NUMBER.text(lost)} nats/token."
     for variant in list_variants(data):
-        net, share = (run.one(arm=variant, metric=metric) for metric in ("net_share", "regained_share"))
+        net, share = (run.one(variant=variant, metric=metric) for metric in ("net_share", "regained_share"))
         if lost is None:
-            gain = run.one(arm=variant, metric="regained")
+            gain = run.one(variant=variant, metric="regained")
             yield f"{variant} gains {SIGNED.text(gain)} nats/token over the original model."
             continue
         if share is None:
@@ -118,9 +118,9 @@ def write_findings(data: ReportData) -> Iterator[str]:
     yield from _describe_benchmarks(differences, list_variants(data))
     rates = data.rows.where(measure=vocab.HEALING_RATE)
     for row in rates.where(metric="chosen_at_end"):
-        if len(rates.where(arm=row.arm, metric="validation_nll")) > 1:
+        if len(rates.where(variant=row.variant, metric="validation_nll")) > 1:
             rate = f"{row.learning_rate:g}"
-            yield f"The learning rate of {row.arm} is not tuned: the best one, {rate}, is at the edge of the grid."
+            yield f"The learning rate of {row.variant} is not tuned: the best one, {rate}, is at the edge of the grid."
 
 
 def _describe_intervals(data: ReportData) -> Iterator[str]:
@@ -142,18 +142,18 @@ def _describe_contrast(row: Score) -> str:
     other = "random plans" if row.against == vocab.RANDOM else row.against
     effect = judge_effect(row, 0.05)
     if effect in ("better", "worse"):
-        return f"{row.arm} is {effect} than {other}: {value}, adjusted p {format_adjusted_p(row)}."
+        return f"{row.variant} is {effect} than {other}: {value}, adjusted p {format_adjusted_p(row)}."
     seeds = f"{row.documents} seed{'s' * (row.documents != 1)}"
     detected = "" if row.mde is None else f"; minimum detectable effect {format_mde(row)}"
-    return f"{row.arm} compared with {other}: inconclusive with {seeds}, {value}{detected}."
+    return f"{row.variant} compared with {other}: inconclusive with {seeds}, {value}{detected}."
 
 
 def _describe_windows(run: Rows) -> Iterator[str]:
-    against = vocab.WHOLE if vocab.WHOLE in run.axis("against") else None
-    healed = sorted((row for row in run.where(metric="above_whole", against=against) if row.affected), key=_affected)
+    against = vocab.IDENTITY_CONTROL if vocab.IDENTITY_CONTROL in run.axis("against") else None
+    healed = sorted((row for row in run.where(metric="above_original", against=against) if row.affected), key=_affected)
     if not healed:
         return
-    reference = REFERENCES[against or vocab.UNTOUCHED]
+    reference = REFERENCES[against or vocab.ORIGINAL]
     crossing = run.one(metric="layers", against=against)
     if crossing is None:
         most = max(row.affected or 0 for row in healed)
@@ -173,11 +173,11 @@ def _describe_windows(run: Rows) -> Iterator[str]:
 def _describe_benchmarks(differences: Rows, variants: Sequence[str]) -> Iterator[str]:
     for task in differences.axis("task"):
         of_task = differences.where(task=task)
-        for row in of_task.where(arm=tuple(variants), against=tuple(REFERENCES)):
+        for row in of_task.where(variant=tuple(variants), against=tuple(REFERENCES)):
             text = f"{POINTS.text(row)} points of accuracy compared with {REFERENCES[str(row.against)]}"
-            yield f"On {task} {row.arm} has {text}{' (inconclusive)' if judge_effect(row, 0.05) == 'open' else ''}."
+            yield f"On {task} {row.variant} has {text}{' (inconclusive)' if judge_effect(row, 0.05) == 'open' else ''}."
         healed = of_task.where(condition=vocab.HEALED)
-        against = vocab.WHOLE if vocab.WHOLE in healed.axis("against") else vocab.UNTOUCHED
+        against = vocab.IDENTITY_CONTROL if vocab.IDENTITY_CONTROL in healed.axis("against") else vocab.ORIGINAL
         if healed:
             rows = sorted(healed.where(against=against), key=_affected)
             yield f"On {task}, compared with {REFERENCES[against]}, {_describe_pattern(rows, more_is_better=True)}."
@@ -209,7 +209,7 @@ def _slots(names: Sequence[str]) -> Mapping[str, int]:
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
     yield f"{len(list_trained(data)):,}", "trained variants"
-    run = data.rows.where(measure=vocab.HEALING, task=vocab.ALL, seed=None, arm=tuple(list_variants(data))[:1])
+    run = data.rows.where(measure=vocab.HEALING, task=vocab.ALL, seed=None, variant=tuple(list_variants(data))[:1])
     for metric, words in (("net_share", "recovered, net of the control"), ("regained_share", "recovered")):
         share = run.one(metric=metric)
         if share is not None:
@@ -233,7 +233,7 @@ HEALING_KIND = Kind(
                 Dots(
                     name="healing-nats",
                     derive=derive_losses,
-                    series="arm",
+                    series="variant",
                     slots=_slots,
                     legend="Models",
                     words=lookup_format(LABELS),
@@ -244,12 +244,12 @@ HEALING_KIND = Kind(
                 Pivot(
                     name="by-task",
                     derive=derive_models,
-                    rows={"task": "task", "model": "arm"},
+                    rows={"task": "task", "model": "variant"},
                     words=lookup_format(LABELS),
                     columns=(
                         Column("nats/token", "nll", NATS),
                         Column("accuracy (%)", "accuracy", SHARE.replace(bounds=False)),
-                        Column("above the original model", ("above_whole", "lost"), ABOVE),
+                        Column("above the original model", ("above_original", "lost"), ABOVE),
                         Column("recovered (%)", "regained_share", SHARE),
                         Column("net (%)", "net_share", SHARE),
                     ),
@@ -258,7 +258,7 @@ HEALING_KIND = Kind(
                     name="healing-windows",
                     x="affected",
                     series="condition",
-                    where={"measure": vocab.HEALING_WINDOW, "metric": "above_whole", "against": None},
+                    where={"measure": vocab.HEALING_WINDOW, "metric": "above_original", "against": None},
                     slots={vocab.BEFORE: 5, vocab.HEALED: 0},
                     across="middle layers skipped",
                     at="{} layers skipped",
@@ -269,12 +269,12 @@ HEALING_KIND = Kind(
                 Pivot(
                     name="benchmarks",
                     derive=partial(derive_models, measure=vocab.HEALING_TASK),
-                    rows={"benchmark": "task", "model": "arm"},
+                    rows={"benchmark": "task", "model": "variant"},
                     words=lookup_format(LABELS),
                     columns=(
                         Column("accuracy (%)", "accuracy", SHARE),
-                        Column("minus the original model", "difference", POINTS, {"against": vocab.UNTOUCHED}),
-                        Column("minus the control", "difference", POINTS, {"against": vocab.WHOLE}),
+                        Column("minus the original model", "difference", POINTS, {"against": vocab.ORIGINAL}),
+                        Column("minus the control", "difference", POINTS, {"against": vocab.IDENTITY_CONTROL}),
                     ),
                 ),
                 Pivot(
@@ -306,7 +306,7 @@ HEALING_KIND = Kind(
                     name="learning-rates",
                     where={"measure": vocab.HEALING_RATE},
                     folded=True,
-                    rows={"variant": "arm", "learning rate": "learning_rate"},
+                    rows={"variant": "variant", "learning rate": "learning_rate"},
                     words=lookup_format(LABELS),
                     columns=(
                         Column("validation loss", "validation_nll", NATS),
@@ -317,7 +317,7 @@ HEALING_KIND = Kind(
                     name="cost",
                     derive=derive_costs,
                     folded=True,
-                    rows={"variant": "arm"},
+                    rows={"variant": "variant"},
                     words=lookup_format(LABELS),
                     columns=tuple(Column(head, metric, COUNT) for metric, head in COSTS.items()),
                 ),

@@ -51,7 +51,7 @@ def build_rows(
 def _models(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
     seeds = range(healing.seeds)
     models = {name: {**columns, "affected": None} for name, columns in healing.list_base_columns().items()}
-    models |= {f"{variant}/{seed}": {"arm": variant, "seed": seed} for variant in healing.names for seed in seeds}
+    models |= {f"{variant}/{seed}": {"variant": variant, "seed": seed} for variant in healing.names for seed in seeds}
     for task in outcomes.tasks:
         counts: dict[str, Any] = {"task": task, "documents": outcomes.documents(task), "tokens": outcomes.tokens(task)}
         strata = outcomes.strata(task)
@@ -60,40 +60,48 @@ def _models(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
                 yield Score(vocab.HEALING, metric, of(name, task).value, **columns, **counts)
             for variant in healing.names:
                 each = [of(f"{variant}/{seed}", task) for seed in seeds]
-                yield _over(vocab.HEALING, metric, each, strata, arm=variant, task=task)
+                yield _over(vocab.HEALING, metric, each, strata, variant=variant, task=task)
 
 
 def regained(healing: Healing, outcomes: Outcomes, task: str) -> Iterator[Score]:
-    value, low, high = outcomes.difference(vocab.PRUNED, vocab.UNTOUCHED, task)
+    value, low, high = outcomes.difference(vocab.PRUNED, vocab.ORIGINAL, task)
     if vocab.PRUNED in healing.list_base_columns():
         yield Score(
-            vocab.HEALING, "lost", value, low, high, arm=vocab.PRUNED, task=task, documents=outcomes.documents(task)
+            vocab.HEALING, "lost", value, low, high, variant=vocab.PRUNED, task=task, documents=outcomes.documents(task)
         )
     seeds, strata = range(healing.seeds), outcomes.strata(task)
-    whole, has_control = outcomes.loss(vocab.UNTOUCHED, task), vocab.WHOLE in healing.names
+    whole, has_control = outcomes.loss(vocab.ORIGINAL, task), vocab.IDENTITY_CONTROL in healing.names
     for variant in healing.variants:
         # Random plans are measured from the loss of the requested plan, so all shares have one denominator.
         origin = vocab.PRUNED if variant.name == vocab.RANDOM else healing.name_untrained(variant, 0)
         start = outcomes.loss(origin, task)
         healed = [outcomes.loss(f"{variant.name}/{seed}", task) for seed in seeds]
         nats = [start - each for each in healed]
-        columns: dict[str, Any] = {"strata": strata, "arm": variant.name, "task": task}
-        yield _over(vocab.HEALING, "above_whole", [each - whole for each in healed], **columns)
+        columns: dict[str, Any] = {"strata": strata, "variant": variant.name, "task": task}
+        yield _over(vocab.HEALING, "above_original", [each - whole for each in healed], **columns)
         yield _over(vocab.HEALING, "regained", nats, **columns)
         lost = start - whole
         # If the loss increase is inconclusive, its share is a ratio of two noisy numbers.
-        if variant.name == vocab.WHOLE or lost.value <= 0 or (origin == vocab.PRUNED and (low is None or low <= 0)):
+        if (
+            variant.name == vocab.IDENTITY_CONTROL
+            or lost.value <= 0
+            or (origin == vocab.PRUNED and (low is None or low <= 0))
+        ):
             continue
         yield _over(vocab.HEALING, "regained_share", [own / lost for own in nats], **columns)
         if has_control:
-            gained = [whole - outcomes.loss(f"{vocab.WHOLE}/{seed}", task) for seed in seeds]
+            gained = [whole - outcomes.loss(f"{vocab.IDENTITY_CONTROL}/{seed}", task) for seed in seeds]
             net = [(own - other) / lost for own, other in zip(nats, gained, strict=True)]
             yield _over(vocab.HEALING, "net_share", net, **columns)
 
 
 def _contrasts(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
     main, seeds = healing.names[0], range(healing.seeds)
-    others = [variant.name for variant in healing.variants[1:] if variant.name != vocab.WHOLE and not variant.skipped]
+    others = [
+        variant.name
+        for variant in healing.variants[1:]
+        if variant.name != vocab.IDENTITY_CONTROL and not variant.skipped
+    ]
     estimates = {}
     for name in others:
         gaps = [outcomes.loss(f"{main}/{seed}", ALL) - outcomes.loss(f"{name}/{seed}", ALL) for seed in seeds]
@@ -101,7 +109,7 @@ def _contrasts(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
     tested = {name: each for name, each in estimates.items() if len(seeds) > 1 and each.terms}
     adjusted = holm_by_key({name: each.p for name, each in tested.items()})
     for name, each in estimates.items():
-        row = Score(vocab.HEALING_CONTRAST, "nll", each.value, documents=len(seeds), arm=main, against=name)
+        row = Score(vocab.HEALING_CONTRAST, "nll", each.value, documents=len(seeds), variant=main, against=name)
         if name in tested:
             low, high = each.value - each.half, each.value + each.half
             row = replace(row, low=low, high=high, p=each.p, p_adjusted=adjusted[name], mde=each.mde)
@@ -111,35 +119,35 @@ def _contrasts(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
 def window_rows(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
     """Yield nats/token above the original model by the number of middle layers skipped, and the crossing.
 
-    With the control (at 0), rows against `whole` compare with it, seed by seed.
+    With the control (at 0), rows against `identity` compare with it, seed by seed.
     """
     windows = [variant for variant in healing.variants if variant.skipped]
     if not windows:
         return
-    whole, seeds, strata = outcomes.loss(vocab.UNTOUCHED, ALL), range(healing.seeds), outcomes.strata(ALL)
+    whole, seeds, strata = outcomes.loss(vocab.ORIGINAL, ALL), range(healing.seeds), outcomes.strata(ALL)
     curves: dict[int, dict[int, LinearEstimate]] = {seed: {} for seed in seeds}
-    has_control = vocab.WHOLE in healing.names
+    has_control = vocab.IDENTITY_CONTROL in healing.names
     if has_control:
         for seed in seeds:
-            curves[seed][0] = outcomes.loss(f"{vocab.WHOLE}/{seed}", ALL) - whole
+            curves[seed][0] = outcomes.loss(f"{vocab.IDENTITY_CONTROL}/{seed}", ALL) - whole
     for variant in windows:
-        value, low, high = outcomes.difference(healing.name_untrained(variant, 0), vocab.UNTOUCHED, ALL)
+        value, low, high = outcomes.difference(healing.name_untrained(variant, 0), vocab.ORIGINAL, ALL)
         yield Score(
-            vocab.HEALING_WINDOW, "above_whole", value, low, high, condition=vocab.BEFORE, affected=variant.skipped
+            vocab.HEALING_WINDOW, "above_original", value, low, high, condition=vocab.BEFORE, affected=variant.skipped
         )
         for seed in seeds:
             curves[seed][variant.skipped] = outcomes.loss(f"{variant.name}/{seed}", ALL) - whole
     columns: dict[str, Any] = {"strata": strata, "condition": vocab.HEALED}
     for count in sorted(curves[0]):
         each = [curves[seed][count] for seed in seeds]
-        yield _over(vocab.HEALING_WINDOW, "above_whole", each, **columns, affected=count)
-    against = vocab.WHOLE if has_control else None
+        yield _over(vocab.HEALING_WINDOW, "above_original", each, **columns, affected=count)
+    against = vocab.IDENTITY_CONTROL if has_control else None
     if has_control:
         curves = {seed: {count: each - curve[0] for count, each in curve.items()} for seed, curve in curves.items()}
         for variant in windows:
             skipped = [curves[seed][variant.skipped] for seed in seeds]
             yield _over(
-                vocab.HEALING_WINDOW, "above_whole", skipped, **columns, affected=variant.skipped, against=against
+                vocab.HEALING_WINDOW, "above_original", skipped, **columns, affected=variant.skipped, against=against
             )
     crossings = [layers for seed in seeds if (layers := _crossing(curves[seed])) is not None]
     if len(crossings) == len(seeds):
@@ -190,7 +198,7 @@ def _costs(records: Mapping[tuple[str, int], TrainingRecord]) -> Iterator[Score]
             **record.figures,
         }
         for metric, value in taken.items():
-            yield Score(vocab.HEALING_COST, metric, float(value), arm=variant, seed=seed)
+            yield Score(vocab.HEALING_COST, metric, float(value), variant=variant, seed=seed)
 
 
 def _over(measure: str, metric: str, seeds: Sequence[LinearEstimate], strata: StratumLabels, **columns: Any) -> Score:
@@ -203,16 +211,16 @@ def _over(measure: str, metric: str, seeds: Sequence[LinearEstimate], strata: St
 
 
 def benchmark_rows(healing: Healing, surveys: Mapping[str, Survey], chance: Mapping[str, float]) -> Iterator[Score]:
-    for task in surveys[vocab.UNTOUCHED].outcomes:
+    for task in surveys[vocab.ORIGINAL].outcomes:
         right = {name: survey.outcomes[task].hits for name, survey in surveys.items()}
-        shared: dict[str, Any] = {"task": task, "documents": len(right[vocab.UNTOUCHED])}
+        shared: dict[str, Any] = {"task": task, "documents": len(right[vocab.ORIGINAL])}
         yield Score(vocab.HEALING_TASK, "accuracy", chance[task], against=vocab.CHANCE, **shared)
         for name, columns in healing.list_base_columns().items():
-            if columns["arm"] == vocab.RANDOM:
+            if columns["variant"] == vocab.RANDOM:
                 continue
             yield _accuracy(right[name], **columns, **shared)
-            if name != vocab.UNTOUCHED:
-                yield _difference([(right[name], right[vocab.UNTOUCHED])], against=vocab.UNTOUCHED, **columns, **shared)
+            if name != vocab.ORIGINAL:
+                yield _difference([(right[name], right[vocab.ORIGINAL])], against=vocab.ORIGINAL, **columns, **shared)
         for variant in healing.variants:
             yield from _trained(variant, right, healing, shared)
 
@@ -220,7 +228,7 @@ def benchmark_rows(healing: Healing, surveys: Mapping[str, Survey], chance: Mapp
 def _trained(
     variant: HealingVariant, right: Mapping[str, Numbers], healing: Healing, shared: Mapping[str, Any]
 ) -> Iterator[Score]:
-    columns: dict[str, Any] = {"arm": variant.name, **shared}
+    columns: dict[str, Any] = {"variant": variant.name, **shared}
     if variant.skipped:
         columns |= {"condition": vocab.HEALED, "affected": variant.skipped}
     own = [right[f"{variant.name}/{seed}"] for seed in range(healing.seeds)]
@@ -229,10 +237,10 @@ def _trained(
     values = [row.value for row in rows]
     bounds = seed_interval(values, "accuracy", [(row.low, row.high) for row in rows])
     yield Score(vocab.HEALING_TASK, "accuracy", float(np.mean(values)), *bounds, **columns)
-    yield _difference([(each, right[vocab.UNTOUCHED]) for each in own], against=vocab.UNTOUCHED, **columns)
-    if variant.name not in (vocab.WHOLE, vocab.RANDOM) and vocab.WHOLE in healing.names:
-        controls = [right[f"{vocab.WHOLE}/{seed}"] for seed in range(healing.seeds)]
-        yield _difference(list(zip(own, controls, strict=True)), against=vocab.WHOLE, **columns)
+    yield _difference([(each, right[vocab.ORIGINAL]) for each in own], against=vocab.ORIGINAL, **columns)
+    if variant.name not in (vocab.IDENTITY_CONTROL, vocab.RANDOM) and vocab.IDENTITY_CONTROL in healing.names:
+        controls = [right[f"{vocab.IDENTITY_CONTROL}/{seed}"] for seed in range(healing.seeds)]
+        yield _difference(list(zip(own, controls, strict=True)), against=vocab.IDENTITY_CONTROL, **columns)
 
 
 def _accuracy(right: Numbers, **columns: Any) -> Score:

@@ -132,7 +132,7 @@ def train_all(study: Study, work: HealingWork) -> tuple[dict[tuple[str, int], Tr
     variants, seeds = work.healing.variants, range(work.healing.seeds)
     trainings = [work.plan_training(each, seed, rates[each.name]) for seed in seeds for each in variants]
     trained = study.execute(work.make_task(trainings))
-    records = {(each.recipe.arm, each.seed): record for each, record in zip(trainings, trained, strict=True)}
+    records = {(each.recipe.variant, each.seed): record for each, record in zip(trainings, trained, strict=True)}
     return {(each.name, seed): records[each.name, seed] for each in variants for seed in seeds}, losses
 
 
@@ -172,7 +172,7 @@ def describe_run(work: HealingWork, *, seed: int, rank: int) -> RunDescription:
     return RunDescription(
         manifest=manifest,
         lines=describe_work(work, len(trials)),
-        recipe=shared_recipe({**content, "arms": list(work.healing.names)}, work.arguments),
+        recipe=shared_recipe({**content, "variants": list(work.healing.names)}, work.arguments),
         tasks=[work.make_task([*trials, *likely])],
         discard=discard_healing,
         models=lambda folder: {variants[0].name: folder / MODEL},

@@ -65,7 +65,7 @@ class Healing:
             return draw_random_plan(self.plan, self.depth, seed)
         if variant.skipped:
             return skip_middle(self.depth, variant.skipped)
-        return Plan.identity(self.depth) if variant.name == vocab.WHOLE else self.plan
+        return Plan.identity(self.depth) if variant.name == vocab.IDENTITY_CONTROL else self.plan
 
     def name_untrained(self, variant: HealingVariant, seed: int) -> str:
         """Return the name of the untrained model under the plan of a variant."""
@@ -73,10 +73,10 @@ class Healing:
             return f"{variant.name} before/{seed}"
         if variant.skipped:
             return f"{variant.name} before"
-        return vocab.UNTOUCHED if variant.name == vocab.WHOLE else vocab.PRUNED
+        return vocab.ORIGINAL if variant.name == vocab.IDENTITY_CONTROL else vocab.PRUNED
 
     def list_untrained(self) -> dict[str, Plan]:
-        plans = {vocab.UNTOUCHED: Plan.identity(self.depth), vocab.PRUNED: self.plan}
+        plans = {vocab.ORIGINAL: Plan.identity(self.depth), vocab.PRUNED: self.plan}
         return plans | {
             self.name_untrained(variant, seed): self.choose_plan(variant, seed)
             for variant in self.variants
@@ -85,10 +85,10 @@ class Healing:
 
     def list_base_columns(self) -> dict[str, dict[str, Any]]:
         """Return the row columns of every untrained model by name."""
-        names = (vocab.UNTOUCHED,) if self.plan == Plan.identity(self.depth) else (vocab.UNTOUCHED, vocab.PRUNED)
-        columns: dict[str, dict[str, Any]] = {name: {"arm": name} for name in names}
+        names = (vocab.ORIGINAL,) if self.plan == Plan.identity(self.depth) else (vocab.ORIGINAL, vocab.PRUNED)
+        columns: dict[str, dict[str, Any]] = {name: {"variant": name} for name in names}
         for variant in self.variants:
-            shared = {"arm": variant.name, "condition": vocab.BEFORE}
+            shared = {"variant": variant.name, "condition": vocab.BEFORE}
             if variant.name == vocab.RANDOM:
                 columns |= {self.name_untrained(variant, seed): {**shared, "seed": seed} for seed in range(self.seeds)}
             elif variant.skipped:
@@ -105,9 +105,11 @@ def build_variants(
     others = [name for name in dict.fromkeys(compare) if name != first]
     variants = [HealingVariant(first, main, first)]
     variants += [HealingVariant(name, parse_variant(name, main.rank), name) for name in others]
-    if vocab.WHOLE in controls:
+    if vocab.IDENTITY_CONTROL in controls:
         # The original model has nothing to learn from its own predictions, so it always learns the labels.
-        variants.append(HealingVariant(vocab.WHOLE, replace(main, teacher="none", hidden="none"), vocab.WHOLE))
+        variants.append(
+            HealingVariant(vocab.IDENTITY_CONTROL, replace(main, teacher="none", hidden="none"), vocab.IDENTITY_CONTROL)
+        )
     if vocab.RANDOM in controls:
         variants.append(HealingVariant(vocab.RANDOM, main, first))
     variants += [HealingVariant(f"{vocab.SKIP}{count}", main, first, count) for count in range(1, windows + 1)]

@@ -30,7 +30,7 @@ from layerwise.runner.result import Result
 from layerwise.runner.verb import check_push, spell, verb
 from layerwise.train.heal.options import RANK, HealingOptions, HiddenLoss, Method, Teacher
 
-CONTROLS = ("whole", "random")
+CONTROLS = ("identity", "random")
 
 
 @verb(
@@ -101,7 +101,7 @@ def heal(
         teacher: Learn from the original model's predictions (self) or only from labels (none).
         hidden: Additional loss between hidden states.
         rank: Rank of the adapters.
-        controls: Controls: whole (the original model) and random (random plans); empty for none.
+        controls: Controls: identity (the original model) and random (random plans); empty for none.
         windows: Also heal with 1 to N middle layers skipped.
         task_folder: Folder of lm-eval task files.
         task_limit: Maximum number of questions per benchmark.

@@ -129,7 +129,7 @@ def judge_ordinary_model_collapses(data: ReportData) -> Finding | None:
     rows = read_contrasts(data, "collapse")
     if "random_order" not in rows:
         return None
-    chance = data.rows.value(measure=ROBUSTNESS, metric="accuracy", arm=None, against=CHANCE)
+    chance = data.rows.value(measure=ROBUSTNESS, metric="accuracy", variant=None, against=CHANCE)
     limits = (-1.0, 1.0) if chance is None else (-chance, 1.0 - chance)
     free, skill = Estimate.read(rows["random_order"]), Estimate.read_bounded(rows.get("in_order"))
     shown = free.clip(*limits).scale(100.0)

@@ -39,7 +39,7 @@ def merge(
     *,
     images: Annotated[str | None, Metavar("LOCATION")] = None,
     draws: Annotated[int, Range(least=1, most=100_000)] = 100,
-    arm: Rare[Annotated[str | None, Metavar("NAME")]] = None,
+    variant: Rare[Annotated[str | None, Metavar("NAME")]] = None,
     validation: Rare[PathLike] = None,
     test: Rare[PathLike] = None,
     on_bad_image: Rare[BadImages] = "refuse",
@@ -63,7 +63,7 @@ def merge(
         text: Text file, a folder of them, or hf:DATASET.
         images: Folder of class folders, hub dataset, or digits.
         draws: Number of random merged models.
-        arm: Use only the models of this training variant.
+        variant: Use only the models of this training variant.
         validation: Text for selecting checkpoints.
         test: Text for the reported results.
         on_bad_image: Handling of unreadable images: refuse or skip.
@@ -94,7 +94,7 @@ def merge(
 
     reporter = reporter or Silent()
     quiet_transformers()
-    variants = read_variants(models, arm, reporter)
+    variants = read_variants(models, variant, reporter)
     several = {name: members for name, members in variants.items() if len(members) > 1}
     if not several:
         raise ModelError(

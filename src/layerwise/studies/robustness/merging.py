@@ -125,7 +125,7 @@ def compare_models(
             models = [outcomes[plan] for plan in plans]
             rows += member_rows(variant, vocab.MERGED, order, models)
             for plan, outcome in outcomes.items():
-                columns: dict[str, Any] = {"arm": variant, "plan": str(plan), "order": order}
+                columns: dict[str, Any] = {"variant": variant, "plan": str(plan), "order": order}
                 rows.append(Score(vocab.MERGES, "accuracy", outcome.accuracy, **columns, documents=len(outcome.hits)))
             if splits.classes:  # the published result is classification accuracy
                 rows += decisive(variant, kind, members[order], models, splits.chance, batch=_batch_size(splits.test))
@@ -177,7 +177,7 @@ def _best_member_rows(variant: str, order: str, outcomes: MemberOutcomes, chosen
     members, ensemble = outcomes
     yield from member_rows(variant, vocab.MEMBERS, order, list(members.values()), batch)
     best = members[chosen]
-    columns: dict[str, Any] = {"arm": variant, "order": order, "documents": len(best.hits)}
+    columns: dict[str, Any] = {"variant": variant, "order": order, "documents": len(best.hits)}
     for part, outcome in ((vocab.BEST_MEMBER, best), (vocab.ENSEMBLE, ensemble)):
         for metric, bounded in estimate_metrics([outcome], batch):
             yield Score(vocab.MERGING, metric, *bounded, **columns, strategy=part)
@@ -202,23 +202,23 @@ def replace_nodes(
     Each model counts with its mean over nodes, and intervals are over models. `step` is called after every order.
     """
     for order in ORDERS:
-        outcomes: dict[str, list[Predictions]] = {vocab.NODE_LOST: [], vocab.NODE_REPLACED: []}
+        outcomes: dict[str, list[Predictions]] = {vocab.NODE_FAILED: [], vocab.NODE_REPLACED: []}
         for lost, replaced in list_replacements(models, merged.depth, order, seed):
-            for name, plan in ((vocab.NODE_LOST, lost), (vocab.NODE_REPLACED, replaced)):
+            for name, plan in ((vocab.NODE_FAILED, lost), (vocab.NODE_REPLACED, replaced)):
                 outcomes[name].append(evaluate(merged, plan, splits.test, splits.collate))
-        nodes = len(outcomes[vocab.NODE_LOST]) // len(models)
+        nodes = len(outcomes[vocab.NODE_FAILED]) // len(models)
         by_model = {
             name: [_average(each[first : first + nodes]) for first in range(0, len(each), nodes)]
             for name, each in outcomes.items()
         }
         for name, each in by_model.items():
             yield from member_rows(variant, name, order, each)
-        pairs = list(zip(by_model[vocab.NODE_REPLACED], by_model[vocab.NODE_LOST], strict=True))
+        pairs = list(zip(by_model[vocab.NODE_REPLACED], by_model[vocab.NODE_FAILED], strict=True))
         columns: dict[str, Any] = {
-            "arm": variant,
+            "variant": variant,
             "strategy": vocab.NODE_REPLACED,
             "order": order,
-            "against": vocab.NODE_LOST,
+            "against": vocab.NODE_FAILED,
         }
         for metric, values in (("accuracy", "hits"), ("nll", "nll")):
             yield Score(vocab.MERGING, f"{metric}_above", *paired_difference(pairs, values), **columns)
@@ -257,7 +257,7 @@ def list_replacements(models: Sequence[str], depth: int, order: str, seed: int) 
 def member_rows(
     variant: str, part: str, order: str, outcomes: Sequence[Predictions], batch: int = 1
 ) -> Iterator[Score]:
-    columns: dict[str, Any] = {"arm": variant, "strategy": part, "order": order}
+    columns: dict[str, Any] = {"variant": variant, "strategy": part, "order": order}
     each = [dict(estimate_metrics([outcome], batch)) for outcome in outcomes]
     for metric, bounded in estimate_metrics(outcomes, batch):
         yield Score(vocab.MERGING, metric, *bounded, **columns, documents=len(outcomes[0].hits))

@@ -1,6 +1,6 @@
 """Compute the cost of node failures, compared with skipping as many layers one by one and at random.
 
-By variant, number of nodes, layout, nodes lost, and order. With a(c) the accuracy under condition c on the same
+By variant, number of nodes, layout, failed nodes, and order. With a(c) the accuracy under condition c on the same
 examples and orders:
 
     accuracy_lost          a(all layers) - a(without the nodes); against `single` and `scattered` the cost of the layers
@@ -53,7 +53,13 @@ def _rows(variant: str, surveys: Sequence[Survey], count: int, lost: int, order:
     for metric in METRICS:
         blocks: PairedCosts | None = None
         for layout in LAYOUTS:
-            columns: dict[str, Any] = {"arm": variant, "layout": layout, "nodes": count, "lost": lost, "order": order}
+            columns: dict[str, Any] = {
+                "variant": variant,
+                "layout": layout,
+                "nodes": count,
+                "failed": lost,
+                "order": order,
+            }
             nodes = [f"nodes {count} {layout} without {node} {order}" for node in range(count)]
             tasks = nodes if lost == 1 else [f"nodes {count} {layout} any {lost} {order}"]
             together = _costs(surveys, tasks, order, metric, 1 / len(tasks))

@@ -42,7 +42,7 @@ def _matrix(data: ReportData) -> Table:
     for line, (variant, cells) in enumerate(matrix.cells.items()):
         texts = [variant]
         for at, each in enumerate(matrix.conditions, start=1):
-            row = outcome.of_arms(data, metric=lead.metric, **each.where).one(arm=variant)
+            row = outcome.select_variants(data, metric=lead.metric, **each.where).one(variant=variant)
             texts.append(ABSENT if row is None else lead.show.text(row))
             cell = cells.get(each)
             if cell is None:
@@ -62,7 +62,7 @@ def _matrix(data: ReportData) -> Table:
 def _measured(data: ReportData) -> Iterator[Score]:
     for variant, cells in outcome.survival(data).cells.items():
         for each in cells:
-            rows = data.rows.where(**each.where, arm=variant, seed=None)
+            rows = data.rows.where(**each.where, variant=variant, seed=None)
             yield from (replace(row, condition=each.name) for row in rows)
 
 
@@ -75,7 +75,7 @@ def _survival(data: ReportData) -> Iterator[Part]:
     yield Pivot(
         name="every-number",
         derive=_measured,
-        rows={"variant": "arm", "condition": "condition"},
+        rows={"variant": "variant", "condition": "condition"},
         folded=True,
         columns=(
             *([] if lead.metric == "accuracy" else [Column(lead.name, lead.metric, lead.show, {"against": None})]),
@@ -92,7 +92,9 @@ def _measured_in(data: ReportData) -> str:
 
 
 def _compared(data: ReportData) -> Rows:
-    return outcome.by_arm(data.rows.where(measure=vocab.ROBUSTNESS, seed=None, arm=PRESENT, **outcome.EVERY_LAYER))
+    return outcome.group_by_variant(
+        data.rows.where(measure=vocab.ROBUSTNESS, seed=None, variant=PRESENT, **outcome.EVERY_LAYER)
+    )
 
 
 def _order_columns(data: ReportData) -> tuple[Column, Column, Column]:
@@ -106,8 +108,8 @@ def _order_columns(data: ReportData) -> tuple[Column, Column, Column]:
 
 
 def _draws(data: ReportData) -> Iterator[Score]:
-    rows = outcome.by_arm(data.rows.where(measure=vocab.ORDERS, metric=outcome.quantity(data).metric))
-    for own in rows.by("arm").values():
+    rows = outcome.group_by_variant(data.rows.where(measure=vocab.ORDERS, metric=outcome.quantity(data).metric))
+    for own in rows.by("variant").values():
         several = len(own.axis("seed")) > 1
         yield from (replace(row, plan=f"{row.plan} (seed {row.seed})") if several else row for row in own)
         yield median_draw(own)
@@ -122,7 +124,7 @@ def _orders(data: ReportData) -> Iterator[Part]:
             Dots(
                 name="robustness-orders",
                 derive=outcome.lead_rows,
-                y="arm",
+                y="variant",
                 series="order",
                 slots={vocab.SEQUENTIAL: 0, vocab.RANDOM_ORDER: 1},
                 show=show,
@@ -133,8 +135,8 @@ def _orders(data: ReportData) -> Iterator[Part]:
                 name="robustness-fixed-orders",
                 title=f"{format_count(len(plans), 'fixed order')}, one by one",
                 derive=_draws,
-                y="arm",
-                series="arm",
+                y="variant",
+                series="variant",
                 slots=assign_colors,
                 faint="plan",
                 show=show,
@@ -160,7 +162,7 @@ def _orders(data: ReportData) -> Iterator[Part]:
         name="order",
         title=f"Order: {_measured_in(data)}; Δ from the baseline in {difference.axis}",
         derive=_compared,
-        rows={"variant": "arm"},
+        rows={"variant": "variant"},
         terminal=4,
         columns=(in_order, shuffled, against, before, *spreads, *published),
     )
@@ -168,7 +170,7 @@ def _orders(data: ReportData) -> Iterator[Part]:
 
 
 def _published(rows: Rows, at: int) -> str:
-    return PUBLISHED.get(str(rows[0].arm), (ABSENT, ABSENT))[at]
+    return PUBLISHED.get(str(rows[0].variant), (ABSENT, ABSENT))[at]
 
 
 def _unchanged(data: ReportData) -> Iterator[str]:
@@ -184,7 +186,7 @@ def _kept(data: ReportData) -> Iterator[Part]:
         derive=_kept_rows,
         each="order",
         x="kept",
-        series="arm",
+        series="variant",
         slots=assign_colors,
         legend="Variants",
         choices={"Layers kept": "strategy"},
@@ -199,7 +201,7 @@ def _kept(data: ReportData) -> Iterator[Part]:
     yield Pivot(
         name="every-size",
         derive=lambda data: sorted(_kept_rows(data), key=lambda row: -(row.kept or 0)),
-        rows={"variant": "arm", "order": "order"},
+        rows={"variant": "variant", "order": "order"},
         across="kept",
         split="strategy",
         show=outcome.quantity(data).show.replace(bounds=False),
@@ -209,7 +211,7 @@ def _kept(data: ReportData) -> Iterator[Part]:
 
 
 def _describe_ribbons(data: ReportData) -> str:
-    texts, is_retrained = load_texts("robustness"), any(row.arm == RETRAINED for row in _kept_rows(data))
+    texts, is_retrained = load_texts("robustness"), any(row.variant == RETRAINED for row in _kept_rows(data))
     return " ".join([texts["layers-kept/kept"], *([texts["layers-kept/retrained"]] if is_retrained else [])])
 
 
@@ -224,15 +226,15 @@ def _nodes(data: ReportData) -> Iterator[Part]:
         name="nodes",
         derive=outcome.node_costs,
         each="order",
-        x="lost",
+        x="failed",
         series="layout",
         slots={outcome.IN_BLOCKS: 0, outcome.AROUND: 1, outcome.ANYWHERE: 2, outcome.ALONE: 3},
         legend="Lost layers",
-        choices={"Variant": "arm", "Nodes": "nodes"},
+        choices={"Variant": "variant", "Nodes": "nodes"},
         words=lookup_format(outcome.CONDITIONS),
         show=added,
-        across="nodes lost",
-        at="{} of the nodes lost",
+        across="failed nodes",
+        at="{} of the nodes failed",
         height=NODES_HEIGHT,
     )
     yield Text(outcome.node_sentences, terminal=False)
@@ -243,7 +245,7 @@ def _nodes(data: ReportData) -> Iterator[Part]:
         across="layout",
         show=added,
         words=lookup_format(outcome.CONDITIONS),
-        rows={"variant": "arm", "nodes lost": "lost", "nodes": "nodes", "order": "order"},
+        rows={"variant": "variant", "failed nodes": "failed", "nodes": "nodes", "order": "order"},
     )
 
 

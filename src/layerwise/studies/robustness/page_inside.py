@@ -20,7 +20,7 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
 WAYS = (vocab.MEMBERS, vocab.BEST_MEMBER, vocab.ENSEMBLE, vocab.MERGED)
-SOURCES = (vocab.BRANCHES, vocab.ATTENTION, vocab.CONTRIBUTION, vocab.WORTH, vocab.OUTPUT_LAYOUT)
+SOURCES = (vocab.BRANCHES, vocab.ATTENTION, vocab.CONTRIBUTION, vocab.POSITION_IMPORTANCE, vocab.OUTPUT_LAYOUT)
 MANY_DOTS = 1_000
 CORRELATION = Format(decimals=2)
 EXACT = Format(scale=100.0, decimals=2, unit=" %", bounds=False)
@@ -39,12 +39,12 @@ ATTENTION_MAPS = {
 
 
 def _drawn(data: ReportData) -> Iterator[Score]:
-    draws = outcome.by_arm(data.rows.where(measure=vocab.MERGES, metric="accuracy"))
-    members = outcome.of_arms(data, measure=vocab.MERGING, metric="accuracy", strategy=vocab.MEMBERS)
+    draws = outcome.group_by_variant(data.rows.where(measure=vocab.MERGES, metric="accuracy"))
+    members = outcome.select_variants(data, measure=vocab.MERGING, metric="accuracy", strategy=vocab.MEMBERS)
     for condition in reversed(outcome.CONDITIONS):
-        for variant, own in draws.where(order=condition).by("arm").items():
+        for variant, own in draws.where(order=condition).by("variant").items():
             merged = [replace(row, strategy=vocab.MERGED) for row in own]
-            yield from (*merged, median_draw(merged), *members.where(arm=variant, order=condition))
+            yield from (*merged, median_draw(merged), *members.where(variant=variant, order=condition))
 
 
 def median_draw(draws: Sequence[Score]) -> Score:
@@ -53,7 +53,7 @@ def median_draw(draws: Sequence[Score]) -> Score:
 
 
 def _ways(data: ReportData) -> Iterator[Score]:
-    rows = outcome.of_arms(data, measure=vocab.MERGING, metric=outcome.quantity(data).metric, strategy=WAYS)
+    rows = outcome.select_variants(data, measure=vocab.MERGING, metric=outcome.quantity(data).metric, strategy=WAYS)
     for way in WAYS:
         for condition in outcome.CONDITIONS:
             yield from rows.where(strategy=way, order=condition)
@@ -65,7 +65,7 @@ def _merging(data: ReportData) -> Iterator[Part]:
     yield Dots(
         name="merging-ways",
         derive=_ways,
-        y="arm",
+        y="variant",
         series="strategy",
         slots={way: at for at, way in enumerate(WAYS)},
         legend="Models",
@@ -76,7 +76,7 @@ def _merging(data: ReportData) -> Iterator[Part]:
     yield Dots(
         name="merging-draws",
         derive=_drawn,
-        y="arm",
+        y="variant",
         series="strategy",
         slots={vocab.MERGED: 0, vocab.MEMBERS: 1},
         legend="Models",
@@ -88,22 +88,22 @@ def _merging(data: ReportData) -> Iterator[Part]:
     metric, difference = ("nll_above", outcome.NATS_ABOVE) if lead.is_loss else ("accuracy_above", outcome.POINTS)
     alone = {"against": None}
     yield Pivot(
-        name="a-node-left-out-or-replaced",
+        name="failed-or-replaced-node",
         derive=_replaced,
         terminal=False,
         words=lookup_format(outcome.CONDITIONS),
-        rows={"variant": "arm", "order": "order"},
+        rows={"variant": "variant", "order": "order"},
         columns=(
-            Column("node lost", lead.metric, lead.show, {"strategy": vocab.NODE_LOST, **alone}),
+            Column("node failed", lead.metric, lead.show, {"strategy": vocab.NODE_FAILED, **alone}),
             Column("node replaced", lead.metric, lead.show, {"strategy": vocab.NODE_REPLACED, **alone}),
-            Column("difference", metric, difference, {"strategy": vocab.NODE_REPLACED, "against": vocab.NODE_LOST}),
+            Column("difference", metric, difference, {"strategy": vocab.NODE_REPLACED, "against": vocab.NODE_FAILED}),
         ),
     )
-    order = partial(_reading, list(outcome.by_arm(data.rows.where(measure=vocab.MERGING)).axis("arm")))
+    order = partial(_reading, list(outcome.group_by_variant(data.rows.where(measure=vocab.MERGING)).axis("variant")))
     yield Pivot(
         name="merging",
         where={"measure": vocab.MERGING},
-        rows={"variant": "arm", "models": "strategy", "order": "order"},
+        rows={"variant": "variant", "models": "strategy", "order": "order"},
         folded=True,
         words=lookup_format(outcome.CONDITIONS),
         order=order,
@@ -117,7 +117,7 @@ def _merging(data: ReportData) -> Iterator[Part]:
 
 
 def _reading(variants: list[str], line: tuple[str, str, str]) -> tuple[int, int, int]:
-    parts = (vocab.MEMBERS, vocab.BEST_MEMBER, vocab.ENSEMBLE, vocab.MERGED, vocab.NODE_LOST, vocab.NODE_REPLACED)
+    parts = (vocab.MEMBERS, vocab.BEST_MEMBER, vocab.ENSEMBLE, vocab.MERGED, vocab.NODE_FAILED, vocab.NODE_REPLACED)
     axes = (variants, parts, tuple(outcome.CONDITIONS))
     variant, part, condition = (
         axis.index(value) if value in axis else len(axis) for axis, value in zip(axes, line, strict=True)
@@ -126,8 +126,10 @@ def _reading(variants: list[str], line: tuple[str, str, str]) -> tuple[int, int,
 
 
 def _replaced(data: ReportData) -> Rows:
-    rows = outcome.by_arm(data.rows.where(measure=vocab.MERGING, strategy=(vocab.NODE_LOST, vocab.NODE_REPLACED)))
-    return rows if rows.where(against=vocab.NODE_LOST) else Rows()
+    rows = outcome.group_by_variant(
+        data.rows.where(measure=vocab.MERGING, strategy=(vocab.NODE_FAILED, vocab.NODE_REPLACED))
+    )
+    return rows if rows.where(against=vocab.NODE_FAILED) else Rows()
 
 
 MERGING_SECTION = Section(
@@ -136,9 +138,9 @@ MERGING_SECTION = Section(
 
 
 def _placed(data: ReportData) -> Iterator[Score]:
-    rows = outcome.by_arm(data.rows.where(measure=vocab.POSITION, metric="accuracy"))
+    rows = outcome.group_by_variant(data.rows.where(measure=vocab.POSITION, metric="accuracy"))
     for row in rows.where(against=None):
-        yield row if row.seed is None else replace(row, arm=f"{row.arm}/{row.seed}", seed=None)
+        yield row if row.seed is None else replace(row, variant=f"{row.variant}/{row.seed}", seed=None)
     guesses = rows.where(against=vocab.CHANCE)
     for position in (None, *guesses.axis("position")):
         yield from guesses.where(position=position)[:1]
@@ -153,7 +155,7 @@ POSITION_SECTION = Section(
             derive=_placed,
             where={"position": PRESENT},
             x="position",
-            series="arm",
+            series="variant",
             slots=assign_colors,
             legend="Models",
             words=str,
@@ -167,7 +169,7 @@ POSITION_SECTION = Section(
             derive=_placed,
             where={"position": None},
             terminal=False,
-            rows={"model": "arm", "null": "against"},
+            rows={"model": "variant", "null": "against"},
             columns=(Column("accuracy", "accuracy", EXACT),),
         ),
     ),
@@ -201,9 +203,9 @@ class Layout(Mark):
 
 
 def _points(data: ReportData) -> Iterator[Score]:
-    rows = outcome.by_arm(data.rows.where(measure=vocab.OUTPUT_LAYOUT, metric=("x", "y"), example=PRESENT))
-    for colour in ("position", "layer") if len(rows.axis("layer")) > 1 else ("position",):
-        yield from (replace(row, condition=colour) for row in rows)
+    rows = outcome.group_by_variant(data.rows.where(measure=vocab.OUTPUT_LAYOUT, metric=("x", "y"), example=PRESENT))
+    for color in ("position", "layer") if len(rows.axis("layer")) > 1 else ("position",):
+        yield from (replace(row, condition=color) for row in rows)
 
 
 def _inside(data: ReportData) -> Iterator[Part]:
@@ -211,12 +213,12 @@ def _inside(data: ReportData) -> Iterator[Part]:
     yield from _maps(data, vocab.ATTENTION, ATTENTION_MAPS)
     yield Text(_even_attention, terminal=False)
     yield from _contribution(data)
-    yield from _maps(data, vocab.WORTH, {"nll_added": "Loss increase without the layer"})
+    yield from _maps(data, vocab.POSITION_IMPORTANCE, {"nll_added": "Loss increase without the layer"})
     yield Pivot(
         name="what-it-adds-and-what-it-is",
-        rows={"variant": "arm"},
+        rows={"variant": "variant"},
         terminal=False,
-        derive=lambda data: outcome.by_arm(data.rows.where(measure=vocab.WORTH, layer=None)),
+        derive=lambda data: outcome.group_by_variant(data.rows.where(measure=vocab.POSITION_IMPORTANCE, layer=None)),
         columns=(
             Column("rank correlation", "relation", CORRELATION, {"against": None}),
             Column("shuffled positions", text=_band),
@@ -228,11 +230,11 @@ def _inside(data: ReportData) -> Iterator[Part]:
         derive=_points,
         words=str,
         note=_describe_layout(data),
-        choices={"Variant": "arm", "Color": "condition"},
+        choices={"Variant": "variant", "Color": "condition"},
     )
     yield Pivot(
         name="what-the-nearest-outputs",
-        rows={"variant": "arm", "null": "against"},
+        rows={"variant": "variant", "null": "against"},
         terminal=False,
         where={"measure": vocab.OUTPUT_LAYOUT, "metric": ("same_position", "same_layer")},
         columns=(
@@ -244,7 +246,7 @@ def _inside(data: ReportData) -> Iterator[Part]:
 
 
 def _maps(data: ReportData, measure: str, titles: Mapping[str, str]) -> Iterator[Part]:
-    rows = outcome.of_arms(data, measure=measure, layer=PRESENT, position=PRESENT)
+    rows = outcome.select_variants(data, measure=measure, layer=PRESENT, position=PRESENT)
     marks: list[Mark] = []
     for name, title in titles.items():
         column = "part" if name in ("attn", "mlp") else "metric"
@@ -258,7 +260,7 @@ def _maps(data: ReportData, measure: str, titles: Mapping[str, str]) -> Iterator
                 y="layer",
                 across="position",
                 down="layer",
-                choices={"Variant": "arm"},
+                choices={"Variant": "variant"},
                 words=str,
                 least=0.0,
                 diagonal=True,
@@ -279,9 +281,9 @@ def _contribution(data: ReportData) -> Iterator[Part]:
     yield Lines(
         name="contribution",
         each="order",
-        series="arm",
+        series="variant",
         slots=assign_colors,
-        derive=lambda data: outcome.of_arms(data, measure=vocab.CONTRIBUTION, metric=lead.cost),
+        derive=lambda data: outcome.select_variants(data, measure=vocab.CONTRIBUTION, metric=lead.cost),
         legend="Variants",
         words=lookup_format(outcome.CONDITIONS),
         show=lead.added.replace(axis=f"{lead.added.axis} without the layer"),
@@ -307,13 +309,13 @@ def _band(rows: Rows) -> str:
 
 def _describe_layout(data: ReportData) -> str:
     rows = data.rows.where(measure=vocab.OUTPUT_LAYOUT)
-    first = next(iter(outcome.by_arm(rows.where(metric="x")).axis("arm")), None)
+    first = next(iter(outcome.group_by_variant(rows.where(metric="x")).axis("variant")), None)
     points, images = (
-        int(row.value) if (row := rows.one(metric=metric, arm=first)) and math.isfinite(row.value) else 0
+        int(row.value) if (row := rows.one(metric=metric, variant=first)) and math.isfinite(row.value) else 0
         for metric in ("points", "images")
     )
     laid = f"the {points:,} layer outputs of {format_count(images, 'example')}" if points else "layer outputs"
-    drawn = max(map(len, rows.where(metric="x").by("arm").values()), default=0)
+    drawn = max(map(len, rows.where(metric="x").by("variant").values()), default=0)
     shown = f" {drawn:,} of them are shown." if drawn < points else ""
     return (
         f"UMAP of {laid}.{shown} Similar outputs are near each other. Large distances, and distances between variants, "

@@ -1,8 +1,8 @@
 """Correlate the update of a layer at a position with its importance there (Freiberger et al. 2024, section 5).
 
-With `added` and `worth` of `layerwise.measure.activations.by_position`, means over batches, the `relation` is the mean
-over layers l of the rank correlation, over positions p, of added[l, p] with worth[l, p]. The null of p shuffles
-positions within layers. A jackknife over batches removes bias.
+With `added` and `importance` of `layerwise.measure.activations.by_position`, means over batches, the `relation` is the
+mean over layers l of the rank correlation, over positions p, of added[l, p] with importance[l, p]. The null of p
+shuffles positions within layers. A jackknife over batches removes bias.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from layerwise.measure.stats.correlation import MIN_LAYERS, normalize_ranks
 from layerwise.measure.stats.estimate import Numbers, student_quantile
 from layerwise.measure.stats.seeds import seed_interval
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import POSITION_IMPORTANCE
 from layerwise.results.vocabulary import SHUFFLED as SHUFFLED_POSITIONS
-from layerwise.results.vocabulary import WORTH
 
 SHUFFLES = 2_000
 RELATION = "relation"
@@ -29,7 +29,7 @@ Statistic = Callable[[Numbers, Numbers], Numbers]
 
 
 def position_importance_rows(variants: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
-    """Yield the importance of each layer at each position (measure `worth`), and the `relation` of each variant.
+    """Yield rows of measure `position_importance`: of each layer at each position, and the `relation` of each variant.
 
     The `relation` has its interval, p, and the band of shuffled positions.
     """
@@ -37,17 +37,24 @@ def position_importance_rows(variants: Mapping[str, Mapping[int, Survey]]) -> It
         tables = _tables(surveys)
         if not tables:
             continue
-        worth = np.mean([table.worth.mean(axis=0) for table in tables], axis=0)
-        for layer, position in np.ndindex(*worth.shape):
-            yield Score(WORTH, "nll_added", float(worth[layer, position]), arm=variant, layer=layer, position=position)
+        importance = np.mean([table.importance.mean(axis=0) for table in tables], axis=0)
+        for layer, position in np.ndindex(*importance.shape):
+            yield Score(
+                POSITION_IMPORTANCE,
+                "nll_added",
+                float(importance[layer, position]),
+                variant=variant,
+                layer=layer,
+                position=position,
+            )
         each = [jackknife(table, relation) for table in tables]
         values = [estimate.value for estimate in each]
         reach = [student_quantile(0.975, len(one.influences) - 1.0) * one.error for one in each]
         bounds = [(value - half, value + half) for value, half in zip(values, reach, strict=True)]
         low, high = seed_interval(values, "spearman", bounds)
         p, band = shuffled_positions(tables)
-        yield Score(WORTH, RELATION, float(np.mean(values)), low, high, p, arm=variant)
-        yield Score(WORTH, RELATION, 0.0, *band, arm=variant, against=SHUFFLED_POSITIONS)
+        yield Score(POSITION_IMPORTANCE, RELATION, float(np.mean(values)), low, high, p, variant=variant)
+        yield Score(POSITION_IMPORTANCE, RELATION, 0.0, *band, variant=variant, against=SHUFFLED_POSITIONS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,12 +71,12 @@ class Jackknifed:
 
 
 def jackknife(tables: PositionTables, statistic: Statistic) -> Jackknifed:
-    units = len(tables.worth)
-    added, worth = tables.added.sum(axis=0), tables.worth.sum(axis=0)
+    units = len(tables.importance)
+    added, importance = tables.added.sum(axis=0), tables.importance.sum(axis=0)
     if units < 2:
-        return Jackknifed(float(statistic(added / units, worth / units)), np.zeros(units))
+        return Jackknifed(float(statistic(added / units, importance / units)), np.zeros(units))
     # Row 0 is the mean of all batches, the others leave one batch out each.
-    values = statistic(_leave_one_out(added, tables.added), _leave_one_out(worth, tables.worth))
+    values = statistic(_leave_one_out(added, tables.added), _leave_one_out(importance, tables.importance))
     full, without = float(values[0]), values[1:]
     value = units * full - (units - 1) * float(without.mean())
     return Jackknifed(value, (without.mean() - without) * (units - 1) / units)
@@ -80,24 +87,24 @@ def _leave_one_out(total: Numbers, each: Numbers) -> Numbers:
     return means
 
 
-def relation(added: Numbers, worth: Numbers) -> Numbers:
+def relation(added: Numbers, importance: Numbers) -> Numbers:
     """Return the mean over layers of the rank correlation of their rows, `(..., layers, positions)` to `(...)`.
 
     >>> float(relation(np.array([[1.0, 2.0, 3.0, 4.0]]), np.array([[0.0, 0.1, 0.3, 0.2]])))
     0.8
     """
-    correlations: Numbers = np.einsum("...lp,...lp->...l", normalize_ranks(added), normalize_ranks(worth))
+    correlations: Numbers = np.einsum("...lp,...lp->...l", normalize_ranks(added), normalize_ranks(importance))
     return correlations.mean(axis=-1).round(12)
 
 
 def shuffled_positions(tables: list[PositionTables]) -> tuple[float, tuple[float, float]]:
     draw = np.random.default_rng(0)
-    added, worth = (
+    added, importance = (
         normalize_ranks(np.array([getattr(table, name).mean(axis=0) for table in tables]))
-        for name in ("added", "worth")
+        for name in ("added", "importance")
     )
-    value = float(np.einsum("slp,slp->sl", added, worth).mean())
-    shuffled = draw.permuted(np.broadcast_to(worth, (SHUFFLES, *worth.shape)), axis=-1)
+    value = float(np.einsum("slp,slp->sl", added, importance).mean())
+    shuffled = draw.permuted(np.broadcast_to(importance, (SHUFFLES, *importance.shape)), axis=-1)
     null = np.einsum("slp,nslp->nsl", added, shuffled).mean(axis=(1, 2))
     p = (1 + int((np.abs(null) >= abs(value)).sum())) / (1 + SHUFFLES)
     low, high = (float(bound) for bound in np.quantile(null, [0.025, 0.975]))
@@ -106,4 +113,4 @@ def shuffled_positions(tables: list[PositionTables]) -> tuple[float, tuple[float
 
 def _tables(surveys: Mapping[int, Survey]) -> list[PositionTables]:
     tables = [survey.tables for survey in surveys.values() if survey.tables is not None]
-    return [table for table in tables if table.worth.shape[-1] >= MIN_LAYERS and len(table.worth) > 1]
+    return [table for table in tables if table.importance.shape[-1] >= MIN_LAYERS and len(table.importance) > 1]

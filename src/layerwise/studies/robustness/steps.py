@@ -142,7 +142,7 @@ def train_demo(
     """Train the methods of the LayerShuffle paper on the demo's images, then survey the models."""
     opened = open_base(DEMO, device=device)
     settings = replace(DEFAULTS_BY_MODEL[DEMO], precision="float32")
-    options = Options(settings, variants=(PositionOptions(), PredictionOptions()))
+    options = Options(settings, extensions=(PositionOptions(), PredictionOptions()))
     methods = (*COMPARED, *(f"{RETRAINED}-{count}" for count in REDUCED))
     splits = read_splits(
         data,
@@ -172,7 +172,7 @@ def list_trainings(recipes: Sequence[Recipe], seeds: int) -> list[RecipeTraining
 def describe_trainings(recipes: Sequence[Recipe], seeds: int, examples: int) -> Iterator[str]:
     count = len(recipes)
     yield f"{count} training method{'s' * (count != 1)}, {seeds} seed{'s' * (seeds != 1)} each"
-    epochs = {recipe.arm: recipe.settings.epochs for recipe in recipes}
+    epochs = {recipe.variant: recipe.settings.epochs for recipe in recipes}
     if len(set(epochs.values())) > 1:
         yield f"epochs: {', '.join(f'{variant} {each:g}' for variant, each in epochs.items())}"
     steps = seeds * sum(recipe.steps(examples) for recipe in recipes)
@@ -232,7 +232,7 @@ def survey_model(
         data, stack, None if location is None else location_of(location), reporter, seed=seed, corpus=corpus
     )
     check_test_size(splits)
-    name = trained.record.arm if trained.record is not None else Path(stack.source.name).name
+    name = trained.record.variant if trained.record is not None else Path(stack.source.name).name
     path = Path(location or stack.source.name).expanduser()
     surveys = SurveysUnit(
         lambda folder: (TrainedModel(name, 0, path, folder),),
@@ -305,8 +305,10 @@ class SettingsGrid:
             losses = {batch: sweep_rates(self.rates, partial(loss_at, batch=batch)) for batch in self.batches}
             best = min(self.batches, key=lambda batch: min(losses[batch].values()))
             tuned.append(tune_recipe(recipe, select_rate(losses[best]), best))
-            added = [row for batch in self.batches for row in make_trial_rows(TUNING, recipe.arm, losses[batch], batch)]
-            added.append(make_choice_row(TUNING, recipe.arm, losses[best], best))
+            added = [
+                row for batch in self.batches for row in make_trial_rows(TUNING, recipe.variant, losses[batch], batch)
+            ]
+            added.append(make_choice_row(TUNING, recipe.variant, losses[best], best))
             for sentence in describe_tuning(added):
                 study.reporter.log(sentence)
             rows += added

@@ -104,20 +104,20 @@ class SurveysUnit(Task[None]):
 
     def execute(self, study: Study) -> None:
         run, store, models = study.run, study.store, self.models(study.folder)
-        records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
+        records = {(each.variant, each.seed): TrainingRecord.read(each.folder) for each in models}
         trained = {model: record for model, record in records.items() if record is not None}
         store.replace_scores(vocab.TRAINING, make_training_rows(trained))
         weights = [(each, saved_edges(each.folder)) for each in models]
-        alpha = [row for of, edges in weights if edges is not None for row in alpha_rows(of.arm, of.seed, edges)]
+        alpha = [row for of, edges in weights if edges is not None for row in alpha_rows(of.variant, of.seed, edges)]
         if alpha:
             store.replace_scores(vocab.ALPHA, alpha)
         for chapter in (vocab.ROBUSTNESS, vocab.TRAINING):
             store.replace_notes(chapter, describe_split_limits(self.splits))
         surveyed = self.assess(models, run, study.reporter)
         if self.grid.layers and (surveyed or not store.scores(vocab.MERGING)):
-            whole = [each for each in models if parse_refined_depth(each.arm) is None]
+            whole = [each for each in models if parse_refined_depth(each.variant) is None]
             variants = group_by_variant(
-                [SourceModel(each.arm, str(each.folder), records[each.arm, each.seed]) for each in whole]
+                [SourceModel(each.variant, str(each.folder), records[each.variant, each.seed]) for each in whole]
             )
             compare_variants(
                 run,
@@ -138,10 +138,10 @@ class SurveysUnit(Task[None]):
         for model in models:
             any_new = any_new or not self._survey_path(model).is_file()
             result = self._survey(model, reporter)
-            variant = model.arm if parse_refined_depth(model.arm) is None else RETRAINED
+            variant = model.variant if parse_refined_depth(model.variant) is None else RETRAINED
             by_seed = surveys.setdefault(variant, {})
             by_seed[model.seed] = _merge_surveys(by_seed.get(model.seed), result)
-            predicted.setdefault(model.arm, {})[model.seed] = result.positions
+            predicted.setdefault(model.variant, {})[model.seed] = result.positions
             if variant != RETRAINED:
                 first_models.setdefault(variant, model)
         store_surveys(run, surveys, self.splits, self.grid)
@@ -166,7 +166,7 @@ class SurveysUnit(Task[None]):
         if path.is_file():
             return Survey.read(path)
         trained, splits, grid = self.open_model(model.folder), self.splits, self.grid
-        count = parse_refined_depth(model.arm)
+        count = parse_refined_depth(model.variant)
         only = None
         if count is not None:
             only = [Condition(count, "even", True)] + ([Condition(count, "even", False)] if count > 1 else [])
@@ -179,12 +179,12 @@ class SurveysUnit(Task[None]):
             progress=lambda done, total: reporter.progress(f"surveying {model.label}", done / total),
         )
         result = replace(result, positions=self._predict_positions(trained))
-        if grid.layers and model.arm in NULLS:
+        if grid.layers and model.variant in NULLS:
             # The probe must not be fitted on reported examples.
             fitted_on = splits.train if splits.selects_on_reported else splits.validation
             right = probe_positions(trained.stack, fitted_on, splits.test, splits.collate, grid.batch_size, grid.seed)
             result = replace(result, probed=right)
-        if grid.layers and count is None and (model.arm in (SHUFFLED, *NULLS) or model.seed == 0):
+        if grid.layers and count is None and (model.variant in (SHUFFLED, *NULLS) or model.seed == 0):
             tables = importance_by_position(trained.stack, splits.test, splits.collate, seed=grid.seed)
             result = replace(result, tables=tables)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -211,8 +211,8 @@ class SurveysUnit(Task[None]):
         key = self._key(asdict(self.inside), self.grid.seed, is_umap_installed())
         path = model.survey_folder / f"inside-{key}.json"
         if not path.is_file():
-            reporter.log(f"inside {model.arm}: branch norms and attention by position, and UMAP of outputs")
-            inputs = (self.open_model(model.folder).stack, model.arm, self.splits.test, self.splits.collate)
+            reporter.log(f"inside {model.variant}: branch norms and attention by position, and UMAP of outputs")
+            inputs = (self.open_model(model.folder).stack, model.variant, self.splits.test, self.splits.collate)
             parts = (
                 embedding(*inputs, self.inside, seed=self.grid.seed),
                 attention_by_position(*inputs, seed=self.grid.seed),
@@ -251,7 +251,7 @@ def store_surveys(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits:
     full = {variant: result for variant, result in surveys.items() if variant != RETRAINED}
     run.store.replace_scores(vocab.CONTRIBUTION, rows.contribution_rows(full, batch))
     run.store.replace_scores(vocab.NODES, node_loss_rows(full, batch))
-    run.store.replace_scores(vocab.WORTH, position_importance_rows(full))
+    run.store.replace_scores(vocab.POSITION_IMPORTANCE, position_importance_rows(full))
     contrasts = list(contrast_positions(full))
     if not text:  # the published result is classification accuracy
         contrasts += contrast_orders(full, chance=chance, batch=batch)
@@ -275,7 +275,7 @@ def position_rows(variants: Mapping[str, Mapping[int, Answers]]) -> list[Score]:
                 seed: np.sum(list(answers.values()), axis=0) if position is None else answers[position]
                 for seed, answers in predicted.items()
             }
-            columns: dict[str, Any] = {"arm": variant, "position": position}
+            columns: dict[str, Any] = {"variant": variant, "position": position}
             for seed, each in counts.items():
                 documents = int(each[1].sum())
                 share = _share([each])

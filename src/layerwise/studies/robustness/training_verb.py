@@ -206,7 +206,7 @@ def train_robust(
             evals=evals,
             compiled=compile or None,
         )
-        options = Options(replace(settings, **given), max_shift=max_shift, drop_sync=drop_sync, variants=variants)
+        options = Options(replace(settings, **given), max_shift=max_shift, drop_sync=drop_sync, extensions=variants)
         options = replace(options, **drop_none(drop_rate=drop_rate))
         return options, recipes(trained, options, depth)
 

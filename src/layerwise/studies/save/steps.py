@@ -50,12 +50,12 @@ class PlannedModels:
 
 
 def choose_models(
-    models: Sequence[str], plan: str, arm: str | None, dtype: Dtype, revision: str | None, reporter: Reporter
+    models: Sequence[str], plan: str, variant: str | None, dtype: Dtype, revision: str | None, reporter: Reporter
 ) -> PlannedModels:
     """Return the models of a plan by name."""
     for location in models:
         reporter.log(f"loading {location}")
-    names = _merge_runs(models, arm, reporter) if takes_several(models) else _check_single(models[0])
+    names = _merge_runs(models, variant, reporter) if takes_several(models) else _check_single(models[0])
     return PlannedModels(resolve_plan(plan), names, None, dtype, revision)
 
 
@@ -100,13 +100,15 @@ def _check_single(location: str) -> dict[str, str]:
     return {"": location}
 
 
-def _merge_runs(models: Sequence[str], arm: str | None, reporter: Reporter) -> dict[str, str]:
+def _merge_runs(models: Sequence[str], variant: str | None, reporter: Reporter) -> dict[str, str]:
     from layerwise.runner.source_models import read_variants, refuse_added
 
-    arms = read_variants(models, arm, reporter)
-    if len(arms) > 1:
-        raise ModelError(f"the models must be of one variant, got {len(arms)}. Pass --arm {' or --arm '.join(arms)}.")
-    (sources,) = arms.values()
+    variants = read_variants(models, variant, reporter)
+    if len(variants) > 1:
+        raise ModelError(
+            f"the models must be of one variant, got {len(variants)}. Pass --variant {' or --variant '.join(variants)}."
+        )
+    (sources,) = variants.values()
     refuse_added(sources.values())
     return {name: source.location for name, source in sources.items()}
 
@@ -313,7 +315,7 @@ def _list_controls(rows: Sequence[Score], plan: Plan) -> Iterator[Score]:
 def _format_line(score: Score, plan: Plan) -> tuple[str, ...]:
     p = score.p if score.p_adjusted is None else score.p_adjusted
     return (
-        "this plan" if score.plan == str(plan) else f"`{score.plan or score.arm}`",
+        "this plan" if score.plan == str(plan) else f"`{score.plan or score.variant}`",
         score.task,
         QUANTITIES[score.metric],
         f"{score.value:.4f}",

@@ -38,7 +38,7 @@ def save(
     recipe: Annotated[str | None, Flag("--from"), Metavar("FILE")] = None,
     compact: bool = False,
     overwrite: bool = False,
-    arm: Rare[str | None] = None,
+    variant: Rare[str | None] = None,
     prove: Rare[bool | None] = None,
     remote_code: Rare[bool] = False,
     max_shard_size: Rare[str] = "50GB",
@@ -68,7 +68,7 @@ def save(
         recipe: YAML file of mergekit to use instead of a plan.
         compact: Store each layer once, together with the plan.
         overwrite: Replace an existing model at the output.
-        arm: Training variant to write.
+        variant: Training variant to write.
         prove: Compare the logits with the plan's (default: below 2 GB).
         remote_code: Add code that runs the plan without layerwise.
         max_shard_size: Maximum size of a weight file, such as 5GB.
@@ -102,8 +102,8 @@ def save(
     several = recipe is None and steps.takes_several(locations)
     if several:
         _check_unused(opening, "there are several models")
-    elif arm is not None:
-        _check_unused({"arm": arm}, "there is one model")
+    elif variant is not None:
+        _check_unused({"variant": variant}, "there is one model")
     if recipe is not None:
         _check_unused({"layers": layers}, "the recipe names the models")
         planned = steps.read_planned(recipe, locations, dtype=dtype, revision=revision, reporter=reporter)
@@ -111,7 +111,7 @@ def save(
         names = {source_name(number): location for number, location in enumerate(locations)}
         planned = steps.PlannedModels(resolve_plan(str(plan)), names)
     else:
-        planned = steps.choose_models(locations, str(plan), arm, dtype, revision, reporter)
+        planned = steps.choose_models(locations, str(plan), variant, dtype, revision, reporter)
     publication = None
     if card or evidence or push:
         publication = steps.Publication.prepare(

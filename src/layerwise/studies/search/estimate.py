@@ -12,10 +12,10 @@ from layerwise.results import Score
 from layerwise.search.bits import allocate, build_rule_plans
 from layerwise.search.budget import UNITS
 from layerwise.search.costs import PlanCosts
+from layerwise.search.edits import BITS, list_cheaper
 from layerwise.search.evaluator import GraphEvaluator, SearchCost, WorstCaseEvaluator
 from layerwise.search.evolve import evolve
 from layerwise.search.greedy import SearchStep, Space, greedy
-from layerwise.search.moves import BITS, list_cheaper
 from layerwise.search.one_shot import RANDOM_SETS, draw_random_sets, measure_skip_effects
 from layerwise.search.rungs import RungSettings, split_rungs, split_text
 from layerwise.stack import Stack
@@ -36,7 +36,7 @@ def estimate_worst_case(stack: Stack, settings: SearchSettings, rungs: Sequence[
     evaluator = GraphEvaluator(stack, rungs)
     worst = WorstCaseEvaluator(evaluator.tokens, evaluator.batch_tokens)
     rounds: Iterable[SearchStep] = ()
-    if BITS in space.moves:
+    if BITS in space.edits:
         rounds = allocate(worst, space, rule_controls(stack, space, ()), width=settings.width, settings=WORST)
     elif settings.method == "evolve":
         rounds = evolve(worst, space, seed=settings.seed)
@@ -44,7 +44,7 @@ def estimate_worst_case(stack: Stack, settings: SearchSettings, rungs: Sequence[
         rounds = greedy(worst, space, width=settings.width, settings=WORST)
     for _ in rounds:
         pass
-    if space.moves != (BITS,):
+    if space.edits != (BITS,):
         measure_skip_effects(worst, space)
     spent = worst.spent
     for rung in rungs:
@@ -53,7 +53,7 @@ def estimate_worst_case(stack: Stack, settings: SearchSettings, rungs: Sequence[
 
 
 def _count_controls(space: Space) -> int:
-    return _BITS_CONTROLS if BITS in space.moves else _ONE_SHOT_CONTROLS
+    return _BITS_CONTROLS if BITS in space.edits else _ONE_SHOT_CONTROLS
 
 
 def count_plans(stack: Stack, plans: int, data: EvalData, evaluations: int | None = None) -> SearchCost:
@@ -64,7 +64,7 @@ def count_plans(stack: Stack, plans: int, data: EvalData, evaluations: int | Non
 def estimate_confirmation(
     stack: Stack, settings: SearchSettings, costs: PlanCosts, space: Space, data: EvalData
 ) -> SearchCost:
-    random = draw_random_sets(space, RANDOM_SETS, settings.seed) if space.moves == ("drop",) else []
+    random = draw_random_sets(space, RANDOM_SETS, settings.seed) if space.edits == ("drop",) else []
     drawn = count_plans(stack, len(random) or RANDOM_SETS, data, build(random).evaluations if random else None)
     return drawn.add(count_plans(stack, front_size(settings, costs, space) + _count_controls(space) + 2, data))
 
@@ -89,7 +89,7 @@ def front_size(settings: SearchSettings, costs: PlanCosts, space: Space) -> int:
     original = space.original
     smaller = list_cheaper(original, ("drop",))
     if (
-        space.moves == ("drop",)
+        space.edits == ("drop",)
         and not settings.is_timed
         and len({costs.compute(plan, "bytes") for plan in smaller}) == 1
     ):

@@ -42,7 +42,7 @@ COSTS: Mapping[str, Format] = {
     "ms": Format(decimals=2, unit=" ms"),
     "bytes": Format(scale=1e-6, decimals=2, unit=" MB"),
 }
-ARMS: Mapping[str, str] = {
+CONTROLS: Mapping[str, str] = {
     vocab.BEST_CHANGE: "best change of the original order",
     "uniform": "uniform type",
     "first_and_last": "first and last layers",
@@ -58,8 +58,8 @@ ARMS: Mapping[str, str] = {
 SLOTS = {
     "searched": 5,
     vocab.FRONT: 0,
-    **{name: at for at, name in enumerate(ARMS, start=1)},
-    vocab.CHOSEN: 1 + len(ARMS),
+    **{name: at for at, name in enumerate(CONTROLS, start=1)},
+    vocab.CHOSEN: 1 + len(CONTROLS),
 }
 STYLES = {
     "searched": Style(faint=True, symbol="circle"),
@@ -83,13 +83,13 @@ def find_selected(data: ReportData) -> Score | None:
 
 def list_controls(data: ReportData) -> dict[str, str]:
     """Return the plan of each control except the random plans, in reading order."""
-    plans = data.rows.where(measure=vocab.SEARCH, metric=vocab.ARM, seed=None).along("arm")
-    return {name: str(plans[name].plan) for name in ARMS if name in plans}
+    plans = data.rows.where(measure=vocab.SEARCH, metric=vocab.CONTROL_PLAN, seed=None).along("variant")
+    return {name: str(plans[name].plan) for name in CONTROLS if name in plans}
 
 
 def list_front(data: ReportData, unit: str) -> tuple[str, ...]:
     run = data.rows.where(measure=vocab.SEARCH, unit=unit)
-    costs = run.where(metric=vocab.PRICE).along("plan")
+    costs = run.where(metric=vocab.COST).along("plan")
     plans = (plan for plan in run.where(metric=vocab.FRONT).axis("plan") if plan in costs)
     return tuple(sorted(plans, key=lambda plan: costs[plan].value))
 
@@ -102,14 +102,14 @@ def derive_scatter(data: ReportData) -> Iterator[Score]:
     searched = losses.where(task=vocab.SEARCH).along("plan")
     held_out = losses.where(task=vocab.REPORT).along("plan")
     for unit in _units(data):
-        costs = run.where(metric=vocab.PRICE, unit=unit).along("plan")
+        costs = run.where(metric=vocab.COST, unit=unit).along("plan")
         single = {name: (plan,) for name, plan in (*list_controls(data).items(), (vocab.CHOSEN, str(best.plan)))}
         for name, plans in {"searched": tuple(searched), vocab.FRONT: list_front(data, unit), **single}.items():
             for plan in (plan for plan in plans if plan in costs):
                 # The original model has no row: losses are differences to it.
                 original = Score(vocab.SEARCH, vocab.DELTA, 0.0, plan=plan)
                 loss = (searched if name == "searched" else held_out).get(plan, original)
-                yield from (replace(row, arm=name, unit=unit) for row in (costs[plan], loss))
+                yield from (replace(row, variant=name, unit=unit) for row in (costs[plan], loss))
 
 
 def derive_front(data: ReportData) -> Rows:
@@ -124,22 +124,25 @@ def derive_controls(data: ReportData) -> Iterator[Score]:
     run, best = data.rows.where(measure=vocab.SEARCH), find_selected(data)
     if best is None:
         return
-    yield from (replace(row, arm=SELECTED) for row in run.where(plan=best.plan, metric=(vocab.DELTA, vocab.GAP)))
+    yield from (replace(row, variant=SELECTED) for row in run.where(plan=best.plan, metric=(vocab.DELTA, vocab.GAP)))
     for name, plan in list_controls(data).items():
-        yield from (replace(row, arm=ARMS[name]) for row in run.where(plan=plan, metric=vocab.DELTA))
+        yield from (replace(row, variant=CONTROLS[name]) for row in run.where(plan=plan, metric=vocab.DELTA))
         same = run.where(plan=plan, metric=vocab.DELTA, task=tuple(TEXTS)) if plan == best.plan else ()
-        yield from (replace(row, metric="same", arm=ARMS[name]) for row in same)
-        yield from (replace(row, arm=ARMS[name], plan=plan) for row in run.where(arm=name, metric=vocab.ABOVE_CHOSEN))
-    sets = len(run.where(metric=vocab.ARM, arm=vocab.RANDOM))
+        yield from (replace(row, metric="same", variant=CONTROLS[name]) for row in same)
+        yield from (
+            replace(row, variant=CONTROLS[name], plan=plan)
+            for row in run.where(variant=name, metric=vocab.ABOVE_CHOSEN)
+        )
+    sets = len(run.where(metric=vocab.CONTROL_PLAN, variant=vocab.RANDOM))
     yield from (
-        replace(row, arm=f"mean of {sets} {ARMS[vocab.RANDOM]}")
-        for row in run.where(arm=vocab.RANDOM, metric=vocab.ABOVE_CHOSEN)
+        replace(row, variant=f"mean of {sets} {CONTROLS[vocab.RANDOM]}")
+        for row in run.where(variant=vocab.RANDOM, metric=vocab.ABOVE_CHOSEN)
     )
 
 
 def derive_allocation(data: ReportData) -> Rows:
     rows = data.rows.where(measure=vocab.SEARCH, metric=vocab.BITS)
-    layers = {name: rows.where(arm=name) for name in (vocab.CHOSEN, *ARMS)}
+    layers = {name: rows.where(variant=name) for name in (vocab.CHOSEN, *CONTROLS)}
     means = {name: mean(row.value for row in own) for name, own in layers.items() if own}
     return Rows(replace(row, cost=row.value, value=row.value - means[name]) for name in means for row in layers[name])
 
@@ -150,7 +153,7 @@ def write_findings(data: ReportData) -> Iterator[str]:
         return
     run = data.rows.where(measure=vocab.SEARCH)
     selected = run.where(plan=best.plan)
-    costs = selected.where(metric=vocab.PRICE).along("unit")
+    costs = selected.where(metric=vocab.COST).along("unit")
     units = (unit for unit in _units(data) if unit in costs)
     listed = ", ".join(COSTS[unit].text(costs[unit]) + " layers" * (unit == "layers") for unit in units)
     original = "the original model, because no plan was better: " if _is_original(data) else ""
@@ -167,7 +170,7 @@ def write_findings(data: ReportData) -> Iterator[str]:
         changed = f"On the search text its loss change is {DIFFERENCE.number(searched.value)}"
         yield f"{changed}. The gap between the two texts is {DIFFERENCE.text(gap)}: {bias}."
     for text in TEXTS:
-        for name in ARMS:
+        for name in CONTROLS:
             yield from _compare_control(run, name, text, list_controls(data).get(name) == best.plan, data.level)
     times = data.rows.where(measure=vocab.LATENCY, plan=best.plan)
     predicted, measured = (times.one(metric=metric) for metric in ("predicted", "measured"))
@@ -192,18 +195,18 @@ def _is_original(data: ReportData) -> bool:
 
 
 def _compare_control(run: Rows, name: str, text: str, is_same: bool, level: float) -> Iterator[str]:
-    row = run.one(metric=vocab.ABOVE_CHOSEN, arm=name, task=text)
+    row = run.one(metric=vocab.ABOVE_CHOSEN, variant=name, task=text)
     if is_same:
-        yield from [f"The control “{ARMS[name]}” is the same plan."] if text == vocab.REPORT else []
+        yield from [f"The control “{CONTROLS[name]}” is the same plan."] if text == vocab.REPORT else []
     elif row is not None:
-        better = run.value(metric=vocab.BETTER, arm=name, task=text)
+        better = run.value(metric=vocab.BETTER, variant=name, task=text)
         sets = "" if better is None else f" {100 * better:.0f} % of the random plans have a lower loss."
         above = f"{_name_loss(name)} is {DIFFERENCE.text(row)} nats/token above that of the selected plan"
         yield f"On {TEXT_NAMES[text]}, {above}, {_explain_verdict(row, level)}{sets}"
 
 
 def _name_loss(control: str) -> str:
-    return f"the {'mean ' * (control == vocab.RANDOM)}loss of {_name_controls([ARMS[control]])}"
+    return f"the {'mean ' * (control == vocab.RANDOM)}loss of {_name_controls([CONTROLS[control]])}"
 
 
 def _name_controls(names: Sequence[str]) -> str:
@@ -213,16 +216,16 @@ def _name_controls(names: Sequence[str]) -> str:
 def _answer(data: ReportData) -> str:
     if find_selected(data) is None:
         return ""
-    rows = data.rows.where(measure=vocab.SEARCH, metric=vocab.ABOVE_CHOSEN, task=vocab.REPORT).along("arm")
+    rows = data.rows.where(measure=vocab.SEARCH, metric=vocab.ABOVE_CHOSEN, task=vocab.REPORT).along("variant")
     verdicts: dict[str, list[str]] = {words: [] for words in COMPARISONS.values()}
-    for name in (name for name in ARMS if name in rows):
-        verdicts[COMPARISONS[judge_effect(rows[name], data.level)]].append(ARMS[name])
+    for name in (name for name in CONTROLS if name in rows):
+        verdicts[COMPARISONS[judge_effect(rows[name], data.level)]].append(CONTROLS[name])
     compared = [f" {words.format(_name_controls(names))}" for words, names in verdicts.items() if names]
     return join_statements(write_findings, 2)(data) + "".join([] if _is_original(data) else compared)
 
 
 def _units(data: ReportData) -> tuple[str, ...]:
-    present = data.rows.where(measure=vocab.SEARCH, metric=vocab.PRICE).axis("unit")
+    present = data.rows.where(measure=vocab.SEARCH, metric=vocab.COST).axis("unit")
     best = find_selected(data)
     limited = None if best is None else best.unit
     return tuple(unit for unit in sorted(UNITS, key=lambda unit: unit != limited) if unit in present)
@@ -325,8 +328,8 @@ SEARCH_KIND = Kind(
                     name="search-front",
                     derive=derive_scatter,
                     point="plan",
-                    series="arm",
-                    across={"metric": vocab.PRICE},
+                    series="variant",
+                    across={"metric": vocab.COST},
                     upwards={"metric": vocab.DELTA},
                     choices={"Cost": "unit"},
                     at="{}",
@@ -335,7 +338,7 @@ SEARCH_KIND = Kind(
                     named=True,
                     focus=(vocab.FRONT, vocab.CHOSEN),
                     height=460,
-                    words=lookup_format({**UNITS, **ARMS, vocab.CHOSEN: SELECTED}),
+                    words=lookup_format({**UNITS, **CONTROLS, vocab.CHOSEN: SELECTED}),
                     show=DIFFERENCE,
                     by_choice={
                         "layers": {"show_across": COSTS["layers"].replace(axis=UNITS["layers"])},
@@ -349,7 +352,7 @@ SEARCH_KIND = Kind(
                     derive=derive_front,
                     rows={"plan": "plan"},
                     columns=(
-                        *(Column(unit, vocab.PRICE, show, {"unit": unit}) for unit, show in COSTS.items()),
+                        *(Column(unit, vocab.COST, show, {"unit": unit}) for unit, show in COSTS.items()),
                         Column("search text", vocab.DELTA, DIFFERENCE, {"task": vocab.SEARCH}),
                         *(Column(name, vocab.DELTA, DIFFERENCE, {"task": text}) for text, name in TEXTS.items()),
                         Column("95 % prediction interval", vocab.AGAIN, DIFFERENCE.interval, {"task": vocab.REPORT}),
@@ -368,7 +371,7 @@ SEARCH_KIND = Kind(
             parts=(
                 Pivot(
                     derive=derive_controls,
-                    rows={"": "arm", "plan": "plan"},
+                    rows={"": "variant", "plan": "plan"},
                     terminal=False,
                     note="controls",
                     columns=(
@@ -385,11 +388,11 @@ SEARCH_KIND = Kind(
                 Heat(
                     name="allocation",
                     derive=derive_allocation,
-                    y="arm",
+                    y="variant",
                     across="layer",
                     diverging=True,
                     numbers=True,
-                    cell_words=lookup_format({**ARMS, vocab.CHOSEN: "selected"}),
+                    cell_words=lookup_format({**CONTROLS, vocab.CHOSEN: "selected"}),
                     number=lambda row: f"{row.cost:.2g}",
                     show=Format(decimals=1, signed=True),
                     text=lambda row: row.condition or "not quantized",

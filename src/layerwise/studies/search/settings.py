@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from layerwise.search.budget import Budget
-from layerwise.search.moves import Move
+from layerwise.search.edits import Edit
 
 Method = Literal["auto", "greedy", "evolve", "one-shot"]
 
@@ -19,7 +19,7 @@ class SearchSettings:
 
     Args:
         budget: Maximum cost of a plan.
-        moves: Edits of a plan.
+        edits: Edits of a plan.
         method: Search algorithm.
         width: Beam width.
         seed: Random seed.
@@ -27,7 +27,7 @@ class SearchSettings:
     """
 
     budget: Budget
-    moves: tuple[Move, ...]
+    edits: tuple[Edit, ...]
     method: Method
     width: int
     seed: int

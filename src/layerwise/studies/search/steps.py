@@ -3,8 +3,8 @@
 An interrupted search repeats the same rounds, reads stored losses and computes the rest. Rows, besides those
 of `layerwise.search.confirm` and `layerwise.measure.contrasts.layers`:
 
-    search          of a plan: `delta_nll` (task `search`), `price` and `front` (by `unit`), and `chosen` (1)
-                    of a control (`arm`): the plan it selected; of `random`, the number of the draw, which is its seed
+    search          of a plan: `delta_nll` (task `search`), `cost` and `front` (by `unit`), and `chosen` (1)
+                    of a control (`variant`): `control_plan`, 1; of `random`, the number of the draw, its seed
                     of a layer: `bits`
     search_round    `nll` of the best plan of each round (`condition`: its kind)
     latency         of a layer, a `part` of it and the `rest` of the model: `ms`; of a plan: `predicted`, `measured`
@@ -43,10 +43,10 @@ from layerwise.search.bits import SMALLEST_TYPE, allocate, assign_uniform, draw_
 from layerwise.search.budget import UNITS, Budget, Unit, compute_front, thin_out
 from layerwise.search.confirm import compare_controls, compute_loss_changes, compute_selection_gap
 from layerwise.search.costs import CostTable, Piece, PlanCosts, measure_milliseconds
+from layerwise.search.edits import BITS, CHEAPER_EDITS, MAX_REPEAT
 from layerwise.search.evaluator import GraphEvaluator, SearchCost
 from layerwise.search.evolve import evolve
 from layerwise.search.greedy import SearchStep, Space, greedy, rank_plans
-from layerwise.search.moves import BITS, CHEAPER_MOVES, MAX_REPEAT
 from layerwise.search.one_shot import (
     RANDOM,
     RANDOM_SETS,
@@ -185,7 +185,7 @@ def _list_smaller(requested: SearchSettings, stack: Stack) -> list[dict[str, Any
     """List settings of decreasing cost, starting with the requested ones."""
     if requested.method != "auto" or requested.width != WIDTH:
         return [{}]
-    removes = requested.moves == ("drop",) and not _other_models(stack) and not requested.budget.fits_original
+    removes = requested.edits == ("drop",) and not _other_models(stack) and not requested.budget.fits_original
     return [{}, {"width": 1}, *([{"method": "one-shot"}] if removes else [])]
 
 
@@ -194,7 +194,7 @@ def describe_run(prepared: PreparedSearch, size: int | None) -> Manifest:
     stack, settings, second = prepared.stack, prepared.settings, prepared.second
     timed = (str(prepared.setting),) if settings.is_timed else ()
     others = (f"{name}:{weight_hash(stack.sources[name].model)[:16]}" for name in _other_models(stack))
-    how = (str(settings.budget), *settings.moves, settings.method, f"width:{settings.width}")
+    how = (str(settings.budget), *settings.edits, settings.method, f"width:{settings.width}")
     return make_text_manifest(
         stack,
         prepared.chosen.data,
@@ -360,10 +360,16 @@ def describe_plans(prepared: PreparedSearch, outcome: SearchOutcome, selected: P
             against=str(settings.budget),
         ),
         *(Score(vocab.SEARCH, vocab.FRONT, 1.0, plan=str(plan), unit=unit) for unit, plan in members),
-        *(Score(vocab.SEARCH, vocab.ARM, 1.0, plan=str(plan), arm=name) for name, plan in outcome.controls.items()),
-        *(Score(vocab.SEARCH, vocab.ARM, float(draw), plan=str(plan), arm=RANDOM, seed=draw) for draw, plan in draws),
+        *(
+            Score(vocab.SEARCH, vocab.CONTROL_PLAN, 1.0, plan=str(plan), variant=name)
+            for name, plan in outcome.controls.items()
+        ),
+        *(
+            Score(vocab.SEARCH, vocab.CONTROL_PLAN, float(draw), plan=str(plan), variant=RANDOM, seed=draw)
+            for draw, plan in draws
+        ),
     ]
-    if BITS in settings.moves:
+    if BITS in settings.edits:
         rows += allocation_rows(stack, outcome.costs, {vocab.CHOSEN: selected, **outcome.controls})
         alone = [each for each in families.bits(stack.depth) if each.plan in searched.mean_losses()]
         losses_alone = searched.losses([outcome.space.original, *(each.plan for each in alone)])
@@ -394,17 +400,17 @@ def continue_text(prepared: PreparedSearch, selected: Plan) -> dict[str, Sequenc
 
 def build_space(stack: Stack, settings: SearchSettings, costs: PlanCosts, instead: Budget | None = None) -> Space:
     """Return the search space within the budget, or within `instead`."""
-    budget, moves = instead or settings.budget, settings.moves
-    if BITS in moves:
+    budget, edits = instead or settings.budget, settings.edits
+    if BITS in edits:
         stack.check(assign_uniform(stack.depth, SMALLEST_TYPE))
     original = costs.compute(Plan.identity(stack.depth), budget.unit)
     limit, others = budget.limit(original), _other_models(stack)
-    if limit >= original and set(moves) <= {*CHEAPER_MOVES, BITS} and not others:
+    if limit >= original and set(edits) <= {*CHEAPER_EDITS, BITS} and not others:
         raise OptionError(
             f"--budget must be below the {original:g} {budget.unit} of the original model, got {budget}. Pass less."
         )
-    max_repeat = MAX_REPEAT if set(moves) & {*CHEAPER_MOVES, BITS} else stack.depth
-    return Space(stack.depth, moves, lambda plan: costs.compute(plan, budget.unit), limit, others, max_repeat)
+    max_repeat = MAX_REPEAT if set(edits) & {*CHEAPER_EDITS, BITS} else stack.depth
+    return Space(stack.depth, edits, lambda plan: costs.compute(plan, budget.unit), limit, others, max_repeat)
 
 
 def _other_models(stack: Stack) -> tuple[str, ...]:
@@ -412,15 +418,15 @@ def _other_models(stack: Stack) -> tuple[str, ...]:
 
 
 def draw_random_plans(space: Space, count: int, seed: int) -> list[Plan]:
-    allocations = draw_random_allocations(space, count, seed) if BITS in space.moves else []
-    return allocations or (draw_random_sets(space, count, seed) if space.moves != (BITS,) else [])
+    allocations = draw_random_allocations(space, count, seed) if BITS in space.edits else []
+    return allocations or (draw_random_sets(space, count, seed) if space.edits != (BITS,) else [])
 
 
 def _measure_controls(prepared: PreparedSearch, searched: GraphEvaluator, space: Space) -> dict[str, Plan]:
     scores, controls = measure_turning(prepared.stack, prepared.rungs), dict[str, Plan]()
-    if space.moves != (BITS,):
+    if space.edits != (BITS,):
         controls |= build_one_shot_plans(space, scores, measure_skip_effects(searched, space))
-    if BITS in space.moves:
+    if BITS in space.edits:
         controls |= rule_controls(prepared.stack, space, scores)
     mean_losses(searched, [*controls.values(), space.original], space.original)
     return controls
@@ -429,7 +435,7 @@ def _measure_controls(prepared: PreparedSearch, searched: GraphEvaluator, space:
 def _rounds(
     settings: SearchSettings, searched: Evaluator, space: Space, controls: Mapping[str, Plan]
 ) -> Iterator[SearchStep]:
-    if BITS in space.moves:
+    if BITS in space.edits:
         yield from allocate(searched, space, controls, width=settings.width)
     elif settings.method == "greedy":
         yield from greedy(searched, space, width=settings.width)
@@ -478,7 +484,7 @@ def search_rows(prepared: PreparedSearch, outcome: SearchOutcome) -> list[Score]
                 Score(vocab.SEARCH, vocab.DELTA, losses[plan] - losses[original], task=vocab.SEARCH, plan=str(plan))
             )
         costs = {unit: outcome.costs.compute(plan, unit) for unit in units}
-        rows += [Score(vocab.SEARCH, vocab.PRICE, cost, plan=str(plan), unit=unit) for unit, cost in costs.items()]
+        rows += [Score(vocab.SEARCH, vocab.COST, cost, plan=str(plan), unit=unit) for unit, cost in costs.items()]
     return rows
 
 
@@ -492,7 +498,7 @@ def allocation_rows(stack: Stack, costs: PlanCosts, plans: Mapping[str, Plan]) -
             8 * costs.bytes.lookup((step.layer, step.sublayer), step.source) / weights[step.layer],
             layer=step.layer,
             plan=str(plan),
-            arm=name,
+            variant=name,
             condition=step.source,
         )
         for name, plan in plans.items()

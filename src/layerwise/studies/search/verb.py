@@ -28,7 +28,7 @@ from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import SearchResult
 from layerwise.runner.verb import spell, verb
 from layerwise.search.budget import Budget
-from layerwise.search.moves import BITS, CHEAPER_MOVES, MOVES_WITH_BITS, Move, check_moves
+from layerwise.search.edits import BITS, CHEAPER_EDITS, EDITS_WITH_BITS, Edit, check_edits
 from layerwise.studies.search.settings import WIDTH, Method, SearchSettings
 
 CONTEXT = 256
@@ -41,8 +41,8 @@ CONTEXT = 256
         "demo --budget layers=9",
         "./my-model --text texts/ --budget ms=0.75x --phase decode",
         "./first --source ./second --text texts/ --budget layers=1x",
-        "model.gguf --text texts/ --budget bytes=0.8x --moves bits,drop",
-        "org/name --text texts/ --budget layers=2x --moves repeat,damp",
+        "model.gguf --text texts/ --budget bytes=0.8x --edits bits,drop",
+        "org/name --text texts/ --budget layers=2x --edits repeat,damp",
     ),
 )
 def search(
@@ -50,7 +50,7 @@ def search(
     text: TextLike = None,
     budget: BudgetLike = REQUIRED,
     *,
-    moves: Names = ("drop",),
+    edits: Names = ("drop",),
     method: Method = "auto",
     minutes: Annotated[float | None, Range(least=1, most=10_000)] = None,
     tokens: Annotated[int | Literal["all"] | None, Range(least=1)] = None,
@@ -83,7 +83,7 @@ def search(
         model: Hub id, folder, GGUF file, or demo.
         text: Text file, a folder of them, or hf:DATASET.
         budget: Maximum cost of a plan: "layers=24", "ms=0.75x" or "bytes=0.8x".
-        moves: Edits to try: drop, halves, repeat, damp, parallel, reorder, bits.
+        edits: Edits to try: drop, sublayers, repeat, damp, parallel, reorder, bits.
         method: Search algorithm (auto: greedy, or one-shot if greedy takes too long).
         minutes: Time budget in minutes (default: 10).
         tokens: Number of tokens to score, or all (default: what fits the time budget).
@@ -120,9 +120,9 @@ def search(
     """
     if minutes is not None and tokens is not None:
         raise OptionError(f"{spell('minutes')} and {spell('tokens')} cannot be combined. Pass one of them.")
-    limit, edits = Budget.parse(budget), check_moves(moves)
-    _check_moves(limit, edits, has_sources=bool(source))
-    _check_method(method, edits, has_sources=bool(source), has_width=width != WIDTH)
+    limit, allowed = Budget.parse(budget), check_edits(edits)
+    _check_edits(limit, allowed, has_sources=bool(source))
+    _check_method(method, allowed, has_sources=bool(source), has_width=width != WIDTH)
     is_timed = latency or limit.unit == "ms"
     for name, is_given in (("phase", phase != "prefill"), ("batch", batch != 1), ("context", context != CONTEXT)):
         if is_given and not is_timed:
@@ -149,7 +149,7 @@ def search(
         trust_remote_code=trust_remote_code,
     )
     stack = steps.add_sources(stack, source, reporter, tokenizer=tokenizer, layers=layers, revision=revision)
-    requested = SearchSettings(budget=limit, moves=edits, method=method, width=width, seed=seed, is_timed=is_timed)
+    requested = SearchSettings(budget=limit, edits=allowed, method=method, width=width, seed=seed, is_timed=is_timed)
     prepared = steps.prepare(
         stack,
         requested,
@@ -188,33 +188,33 @@ def search(
     return SearchResult(study.folder)
 
 
-def _check_moves(budget: Budget, moves: Sequence[Move], *, has_sources: bool) -> None:
-    name = spell("moves")
-    if BITS not in moves:
-        if not set(moves) & set(CHEAPER_MOVES) and not budget.fits_original:
+def _check_edits(budget: Budget, edits: Sequence[Edit], *, has_sources: bool) -> None:
+    name = spell("edits")
+    if BITS not in edits:
+        if not set(edits) & set(CHEAPER_EDITS) and not budget.fits_original:
             raise OptionError(
-                f"{name} must contain one that makes a plan cheaper ({', '.join((*CHEAPER_MOVES, BITS))}), got "
-                f"{', '.join(moves)}. Add one, or pass a budget above the original model: layers=2x."
+                f"{name} must contain one that makes a plan cheaper ({', '.join((*CHEAPER_EDITS, BITS))}), got "
+                f"{', '.join(edits)}. Add one, or pass a budget above the original model: layers=2x."
             )
         return
     if budget.unit != "bytes":
         raise OptionError(
             f"{name} bits requires a {spell('budget')} of bytes, got {budget}. Pass, for example, bytes=0.7x."
         )
-    if others := [move for move in moves if move not in (BITS, *MOVES_WITH_BITS)]:
+    if others := [edit for edit in edits if edit not in (BITS, *EDITS_WITH_BITS)]:
         raise OptionError(
-            f"{name} bits can be combined with {', '.join(MOVES_WITH_BITS)}, got {', '.join(others)}. Remove it."
+            f"{name} bits can be combined with {', '.join(EDITS_WITH_BITS)}, got {', '.join(others)}. Remove it."
         )
     if has_sources:
         raise OptionError(f"{name} bits excludes {spell('source')}. Pass one of them.")
 
 
-def _check_method(method: Method, moves: Sequence[Move], *, has_sources: bool, has_width: bool) -> None:
+def _check_method(method: Method, edits: Sequence[Edit], *, has_sources: bool, has_width: bool) -> None:
     name = spell("method")
-    if method == "evolve" and not set(moves) <= set(CHEAPER_MOVES):
-        raise OptionError(f"{name} evolve requires {spell('moves')} drop,halves. Pass them, or {name} greedy.")
-    if method == "one-shot" and tuple(moves) != ("drop",):
-        raise OptionError(f"{name} one-shot requires {spell('moves')} drop. Pass it, or {name} greedy.")
+    if method == "evolve" and not set(edits) <= set(CHEAPER_EDITS):
+        raise OptionError(f"{name} evolve requires {spell('edits')} drop,sublayers. Pass them, or {name} greedy.")
+    if method == "one-shot" and tuple(edits) != ("drop",):
+        raise OptionError(f"{name} one-shot requires {spell('edits')} drop. Pass it, or {name} greedy.")
     if method == "one-shot" and has_sources:
         raise OptionError(f"{spell('source')} requires {name} auto, greedy or evolve.")
     if method in ("evolve", "one-shot") and has_width:

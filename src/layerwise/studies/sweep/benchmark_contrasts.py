@@ -26,7 +26,7 @@ from layerwise.measure.contrasts.contrast import Resampled, convert_to_seeds
 from layerwise.measure.stats.grid import MIN_UNITS
 from layerwise.measure.stats.statistics import Numbers, Seed, draw_counts, expanded_levels
 from layerwise.results.rows import Loss, PlanRecord, Score
-from layerwise.results.vocabulary import BENCHMARK, BENCHMARK_STRATEGIES, LOG_RATIO, NORMALISED, SLOPE
+from layerwise.results.vocabulary import BENCHMARK, BENCHMARK_STRATEGIES, LOG_RATIO, NORMALIZED, SLOPE
 from layerwise.studies.sweep.contrasts import MIN_RATIO_EFFECT, MIN_WINDOWS
 from layerwise.studies.sweep.strategies import average_draws
 
@@ -155,7 +155,7 @@ class ScaledScores:
 
     def _rows(self, task: str, metric: str, value: Numbers, ends: Iterable[Numbers], documents: int) -> Iterator[Score]:
         for plan, middle, low, high in zip(self.plans, value.tolist(), *map(np.ndarray.tolist, ends), strict=True):
-            about: dict[str, Any] = {"task": task, "plan": plan, "condition": NORMALISED, "documents": documents}
+            about: dict[str, Any] = {"task": task, "plan": plan, "condition": NORMALIZED, "documents": documents}
             yield Score(BENCHMARK, metric, middle, low, high, **about)
 
 
@@ -238,7 +238,7 @@ def contrast_benchmarks(
 
 def _average_draws(scores: StrategyScores) -> Iterator[Score]:
     middles: dict[tuple[str, str], Callable[[Numbers], Any]] = {
-        **{(name, NORMALISED): partial(np.take, indices=at, axis=-1) for at, name in enumerate(scores.names)},
+        **{(name, NORMALIZED): partial(np.take, indices=at, axis=-1) for at, name in enumerate(scores.names)},
         ("all", "mean"): partial(np.mean, axis=-1),
         ("all", "median"): partial(np.median, axis=-1),
     }

@@ -32,7 +32,7 @@ from layerwise.plan import Member, Plan
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.rows import BENCHMARK_TASK, select_main_metric
 from layerwise.results.run import write_whole
-from layerwise.results.vocabulary import BENCHMARK, CHANCE, NORMALISED
+from layerwise.results.vocabulary import BENCHMARK, CHANCE, NORMALIZED
 from layerwise.runner.reporter import Reporter, format_duration
 from layerwise.runner.tasks import Study, Task
 from layerwise.stack import Stack
@@ -95,7 +95,7 @@ class BenchmarksTask(Task[list[str]]):
         run, reporter = study.run, study.reporter
         failures = self._likelihoods(run, reporter)
         judged_now = self._judge(run, reporter, failures)
-        compared = any(score.condition == NORMALISED for score in run.store.scores(BENCHMARK))
+        compared = any(score.condition == NORMALIZED for score in run.store.scores(BENCHMARK))
         if judged_now or not (compared or run.store.notes(BENCHMARK)):
             self._compare(run, reporter)
         return failures
@@ -115,7 +115,7 @@ class BenchmarksTask(Task[list[str]]):
     def _judge(self, run: Run, reporter: Reporter, failures: list[str]) -> bool:
         store = run.store
         stored = store.scores(BENCHMARK)
-        raw = [score for score in stored if score.condition != NORMALISED]
+        raw = [score for score in stored if score.condition != NORMALIZED]
         due = [plan for plan in self.plans if str(plan) not in {score.plan for score in raw}]
         if not due:
             return False
@@ -156,7 +156,7 @@ class BenchmarksTask(Task[list[str]]):
 
     def _compare(self, run: Run, reporter: Reporter) -> None:
         store, full = run.store, str(self.plans[0])
-        raw = [score for score in store.scores(BENCHMARK) if score.condition != NORMALISED]
+        raw = [score for score in store.scores(BENCHMARK) if score.condition != NORMALIZED]
         reporter.log("benchmarks: paired bootstrap over documents")
         metrics = {
             name: select_main_metric(score.metric for score in raw if score.plan == full and score.task == name)

@@ -81,7 +81,7 @@ def contrast_painters(
     """Return the rows of every claim whose plans the sweep contains.
 
     `unigram` is the loss of a unigram model in nats/token: windows at which a plan does worse are excluded.
-    The rows `left_out` and `windows` count the excluded and the other windows.
+    The rows `excluded` and `windows` count the excluded and the other windows.
     """
     strategies = Strategies.from_grid(arrange(losses), records, str(Plan.identity(depth)), seed=seed, unigram=unigram)
     return compute_rows(strategies, depth)
@@ -100,8 +100,8 @@ def _count_windows(strategies: Strategies, claim: str) -> Iterator[Score]:
     looped = [curve for curve in strategies.rows if curve[0] == LOOPED]
     curves = looped if claim == LOOP_COUNT else map(_name_curve, COMPARED[claim])
     measured = strategies.list_compared(*curves, best=claim == LOOP_COUNT).values()
-    counts = {"left_out": len(measured) - sum(measured), "windows": sum(measured)}
-    for name, count in counts.items() if counts["left_out"] else ():
+    counts = {"excluded": len(measured) - sum(measured), "windows": sum(measured)}
+    for name, count in counts.items() if counts["excluded"] else ():
         yield Score(CONTRAST, name, float(count), claim=claim)
 
 

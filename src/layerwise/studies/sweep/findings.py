@@ -88,7 +88,7 @@ def _judge_layers(data: ReportData) -> Finding | None:
     few = "" if is_complete else f"Inconclusive: only {skipped} were skipped. Here "
     answer = (
         f"{few}{'layer' if few else 'Layer'} {most.layer} {_describe_cost(most)} nats/token when skipped; layer"
-        f" {least.layer} has the smallest effect, {SIGNED.text(least)}. {_describe_unresolved(rows, data.level)}"
+        f" {least.layer} has the smallest effect, {SIGNED.text(least)}. {_describe_inconclusive(rows, data.level)}"
     )
     if helped:
         answer += f" Skipping {_name_layers(helped)} lowers the loss."
@@ -105,12 +105,12 @@ def _name_layers(rows: Iterable[Score]) -> str:
     return f"layer{'s' if len(layers) > 1 else ''} {join_words(layers)}"
 
 
-def _describe_unresolved(rows: Sequence[Score], level: float) -> str:
-    unresolved = [row for row in rows if not is_resolved(row, level)]
+def _describe_inconclusive(rows: Sequence[Score], level: float) -> str:
+    inconclusive = [row for row in rows if not is_resolved(row, level)]
     layers = format_count(len(rows), "layer")
-    if not unresolved:
+    if not inconclusive:
         return f"The effects of all {layers} differ significantly from zero after correction."
-    clear, within = ([row for row in unresolved if excludes_zero(row) == is_clear] for is_clear in (True, False))
+    clear, within = ([row for row in inconclusive if excludes_zero(row) == is_clear] for is_clear in (True, False))
     limits = [row.mde for row in within if row.mde is not None]
     limits += [abs(bound) for row in within if limits for bound in (row.low, row.high) if bound is not None]
     limit = "no effect was detected"

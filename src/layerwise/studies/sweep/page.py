@@ -199,7 +199,7 @@ def _list_benchmarks(data: ReportData) -> Iterator[Part]:
     yield Lines(
         name="benchmark",
         derive=swept.list_benchmark_curves,
-        each="arm",
+        each="variant",
         height=300,
         slots=_list_slots(data),
         show=show,
@@ -410,7 +410,7 @@ SWEEP = Kind(
                     derive=swept.list_costs,
                     point="plan",
                     series="strategy",
-                    across={"metric": "price"},
+                    across={"metric": "cost"},
                     upwards={"metric": vocab.DELTA},
                     show=DIFFERENCE,
                     at="{}",

@@ -127,29 +127,29 @@ def list_costs(data: ReportData) -> Iterator[Score]:
                     front.append(replace(row, strategy=LEAST))
             for row in (*effects, *front):
                 yield replace(row, unit=name)
-                yield replace(row, unit=name, metric="price", value=prices[row.plan], low=None, high=None)
+                yield replace(row, unit=name, metric="cost", value=prices[row.plan], low=None, high=None)
 
 
 def list_benchmark_metrics(data: ReportData) -> dict[str, str]:
-    scaled = data.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED).by("task").items()
+    scaled = data.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALIZED).by("task").items()
     return {
         task: main for task, own in scaled if task != vocab.ALL and (main := select_main_metric(own.axis("metric")))
     }
 
 
 def list_benchmark_curves(data: ReportData) -> Iterator[Score]:
-    """Yield benchmark curves from chance (0) to the original model (1), overall and for each metric (`arm`)."""
-    rows = data.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED)
+    """Yield benchmark curves from chance (0) to the original model (1), overall and for each metric (`variant`)."""
+    rows = data.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALIZED)
     shown = {(vocab.ALL, middle): f"{middle} of the benchmarks" for middle in MIDDLES}
     shown |= {(task, metric): f"{label(task)} ({metric})" for task, metric in list_benchmark_metrics(data).items()}
     records = [record for record in data.swept if record.family == PUBLISHED]
     for (task, metric), title in shown.items():
         of = rows.where(task=task, metric=metric).along("plan")
-        means = means_over_draws(data, vocab.BENCHMARK_STRATEGIES, task, metric if task == ALL else vocab.NORMALISED)
+        means = means_over_draws(data, vocab.BENCHMARK_STRATEGIES, task, metric if task == ALL else vocab.NORMALIZED)
         by_strategy = Rows(average_draws(records, of.get, means)).by("strategy")
         drawn = [own for own in by_strategy.values() if len(own.axis("affected")) > 1]
         if drawn:
-            named = Rows(replace(row, arm=title) for own in drawn for row in own)
+            named = Rows(replace(row, variant=title) for own in drawn for row in own)
             yield from (*named, *make_level_rows(named, {vocab.CHANCE: 0.0, TRAINED: 1.0}))
 
 

@@ -354,7 +354,7 @@ def judge_strategies_rank_as_published(data: ReportData) -> Finding | None:
 
 def _count_windows(data: ReportData, claim: str) -> tuple[int, int]:
     rows = read_contrasts(data, claim)
-    excluded, compared = (int(rows[name].value) if name in rows else 0 for name in ("left_out", "windows"))
+    excluded, compared = (int(rows[name].value) if name in rows else 0 for name in ("excluded", "windows"))
     return excluded, excluded + compared
 
 

@@ -84,13 +84,13 @@ def evaluate_pretrained(session: Study, pretrainings: Pretrainings) -> None:
     models = finished_models(run.folder)
     rows = _held_out_rows(models, pretrainings, run, reporter)
     rows += [replace(mean, tokens=None) for mean in average_over_seeds(row for row in rows if row.measure == MASKED_LM)]
-    records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
+    records = {(each.variant, each.seed): TrainingRecord.read(each.folder) for each in models}
     rows += make_training_rows({model: record for model, record in records.items() if record is not None})
     run.store.replace_scores((MASKED_LM, ALPHA, TRAINING), rows)
     derived = _weight_rows(pretrainings, rows) | {STABILITY: stability_rows(rows, BACKBONE)}
     derived[CONTRAST] = replace_claims(run.store.scores(CONTRAST), derived[CONTRAST], (PATTERN,))
     run.store.replace_scores(derived, chain.from_iterable(derived.values()))
-    evaluated = [EvaluatedModel(each.arm, each.seed, partial(_open, each.folder, pretrainings)) for each in models]
+    evaluated = [EvaluatedModel(each.variant, each.seed, partial(_open, each.folder, pretrainings)) for each in models]
     options = ScoringOptions(how=describe_numerics(pretrainings.device, "auto"))
     evaluate_models(evaluated, [generate_pairs(PAIRS)], options, run, progress=reporter.progress)
     store_comparisons(run)
@@ -102,13 +102,13 @@ def _held_out_rows(
     stored = [row for measure in (MASKED_LM, ALPHA) for row in run.store.scores(measure)]
     stored += [row for row in run.store.scores(TRAINING) if row.metric in (LATENCY, *MEMORY)]
     rows = [row for row in stored if row.seed is not None]
-    evaluated = {(row.arm, row.seed) for row in rows}
+    evaluated = {(row.variant, row.seed) for row in rows}
     recipe = pretrainings.recipes[0]  # segments and masks are the same for all recipes
     for number, each in enumerate(models):
-        if (each.arm, each.seed) not in evaluated:
+        if (each.variant, each.seed) not in evaluated:
             reporter.progress(f"{each.label}  held-out text", number / len(models))
             rows += pretrained_rows(
-                each.arm,
+                each.variant,
                 each.seed,
                 each.folder,
                 pretrainings.text.test,
@@ -127,11 +127,14 @@ def _weight_rows(pretrainings: Pretrainings, rows: list[Score]) -> dict[str, lis
         if weights is None:
             continue
         initial = weights.detach().cpu().numpy().astype("float64")
-        learned, are_shares = weights_by_seed(rows, recipe.arm), find_variant(recipe.variant).mixture == "softmax"
+        learned, are_shares = (
+            weights_by_seed(rows, recipe.variant),
+            find_variant(recipe.architecture).mixture == "softmax",
+        )
         if not recipe.frozen_layer_weights:
-            scores[SEED_AGREEMENT] += seed_agreement_scores(recipe.arm, learned, initial=initial)
-            scores[CONTRAST] += contrast_pattern(recipe.arm, learned, initial) if are_shares else []
-        scores[UNIFORMITY] += uniformity_rows(recipe.arm, learned, initial) if are_shares else []
+            scores[SEED_AGREEMENT] += seed_agreement_scores(recipe.variant, learned, initial=initial)
+            scores[CONTRAST] += contrast_pattern(recipe.variant, learned, initial) if are_shares else []
+        scores[UNIFORMITY] += uniformity_rows(recipe.variant, learned, initial) if are_shares else []
     return scores
 
 
@@ -150,7 +153,7 @@ _TEXTS = 8
 
 
 def pretrained_rows(
-    arm: str,
+    variant: str,
     seed: int,
     folder: Path,
     test: Encoded,
@@ -169,11 +172,11 @@ def pretrained_rows(
         seconds = _latency(model)
         memory = _memory(model)
         alpha = model.layer_weights()
-    rows = [replace(row, arm=arm, seed=seed) for row in (loss, Score(TRAINING, LATENCY, seconds), *memory)]
+    rows = [replace(row, variant=variant, seed=seed) for row in (loss, Score(TRAINING, LATENCY, seconds), *memory)]
     if alpha is None:
         return rows
     edges = LayerWeights.of(alpha.float().cpu().tolist(), model.config.num_hidden_layers)
-    return [rows[0], *alpha_rows(arm, seed, edges), *rows[1:]]
+    return [rows[0], *alpha_rows(variant, seed, edges), *rows[1:]]
 
 
 def masked_loss(model: ElcForMaskedLM, examples: FixedMasks, collate: Callable[[Sequence[Example]], Example]) -> Score:

@@ -93,7 +93,7 @@ def judge_more_grammar_learned(data: ReportData) -> Finding | None:
 
 def _read_gains(data: ReportData, task: str, terms: str, better: float) -> tuple[Estimate, Estimate | None] | None:
     """Read what elc gains over its backbone and over frozen weights; `better` is the sign of a gain."""
-    rows = data.rows.where(measure=vocab.STUDY, metric="difference", task=task, arm=vocab.LAYER_WEIGHTS)
+    rows = data.rows.where(measure=vocab.STUDY, metric="difference", task=task, variant=vocab.LAYER_WEIGHTS)
     backbone = rows.one(against=vocab.BACKBONE, unit=terms)
     if backbone is None:
         return None
@@ -137,13 +137,13 @@ def _judge_gain(
 
 def judge_embedding_and_last_layer_first(data: ReportData) -> Finding | None:
     """Judge whether the weight on the embedding and the previous layer exceeds equal shares and its initial value."""
-    arm = _find_arm(data.rows.where(measure=vocab.CONTRAST, claim="pattern", metric="learned").axis("task"))
-    rows = read_contrasts(data, "pattern", arm)
+    variant = _find_variant(data.rows.where(measure=vocab.CONTRAST, claim="pattern", metric="learned").axis("task"))
+    rows = read_contrasts(data, "pattern", variant)
     if "learned" not in rows or "above_equal" not in rows:
         return None
     equal, learned = (Estimate.read(rows[metric]) for metric in ("above_equal", "learned"))
     above, moved = equal.locate(MIN_MASS), learned.locate(MIN_MASS)
-    unsettled = _describe_untrained(data, arm, above == "below", arm)
+    unsettled = _describe_untrained(data, variant, above == "below", variant)
     needed = describe_data_needed(learned, MIN_MASS, "the seeds")
     verdict, answer = _first_of(
         (not (equal.has_interval and learned.has_interval), Verdict.INCONCLUSIVE, MORE_SEEDS),
@@ -157,7 +157,7 @@ def judge_embedding_and_last_layer_first(data: ReportData) -> Finding | None:
     percent = format_estimate(equal.scale(100.0), signed=True)
     return Finding(
         "Do layers read mostly the embedding and the layer before them?",
-        f"{answer} In {arm}, these two sources have {percent} points more weight than with equal shares.",
+        f"{answer} In {variant}, these two sources have {percent} points more weight than with equal shares.",
         verdict,
         learned.scale(100.0),
         "points more than before training",
@@ -179,13 +179,13 @@ def judge_weights_alike(data: ReportData) -> Finding | None:
     Both are computed with and without the initial weights, which all seeds share.
     """
     rows = data.rows.where(measure=vocab.SEED_AGREEMENT, metric="correlation")
-    arm = _find_arm(rows.where(condition=vocab.BEYOND_START).axis("arm"))
-    beyond, raw = (_read_above_chance(rows, arm, condition) for condition in (vocab.BEYOND_START, None))
+    variant = _find_variant(rows.where(condition=vocab.BEYOND_START).axis("variant"))
+    beyond, raw = (_read_above_chance(rows, variant, condition) for condition in (vocab.BEYOND_START, None))
     if beyond is None or raw is None:
         return None
     position, as_they_are = beyond.locate(MIN_CORRELATION), raw.locate(MIN_CORRELATION)
     is_nothing = position in ("within", "below")
-    unsettled = _describe_untrained(data, arm, is_nothing and as_they_are != "above", arm)
+    unsettled = _describe_untrained(data, variant, is_nothing and as_they_are != "above", variant)
     needed = describe_data_needed(beyond, MIN_CORRELATION, "the pairs of seeds")
     only_start = "No more than the null: only their initial weights are alike."
     verdict, answer = _first_of(
@@ -195,10 +195,10 @@ def judge_weights_alike(data: ReportData) -> Finding | None:
         (is_nothing, Verdict.CONTRADICTED, "No: each training run learns different weights."),
         (True, Verdict.INCONCLUSIVE, f"The band of the permutations is compatible with both yes and no.{needed}"),
     )
-    count = format_count(len(list_seeds(data, arm)), "seed")
+    count = format_count(len(list_seeds(data, variant)), "seed")
     return Finding(
         "Does every training run learn the same layer weights?",
-        f"{answer} Including the shared initial weights, the correlation of {count} of {arm} is"
+        f"{answer} Including the shared initial weights, the correlation of {count} of {variant} is"
         f" {format_estimate(raw, signed=True)} above chance.",
         verdict,
         beyond,
@@ -219,13 +219,13 @@ def judge_weights_alike(data: ReportData) -> Finding | None:
 def judge_weights_not_uniform(data: ReportData) -> Finding | None:
     """Compare the distance of the weights from equal shares with the margin and with its value at the start."""
     rows = data.rows.where(measure=vocab.UNIFORMITY, layer=None, part=None)
-    arm = _find_arm(rows.where(metric="distance").axis("arm"))
-    own = rows.where(arm=arm)
+    variant = _find_variant(rows.where(metric="distance").axis("variant"))
+    own = rows.where(variant=variant)
     distance, learned = (Estimate.read_bounded(own.one(metric=metric)) for metric in ("distance", "learned"))
     if distance is None or learned is None:
         return None
     moved = learned.locate(MIN_DISTANCE)
-    unsettled = _describe_untrained(data, arm, distance.is_below(MIN_DISTANCE), arm)
+    unsettled = _describe_untrained(data, variant, distance.is_below(MIN_DISTANCE), variant)
     is_open = not distance.is_above(MIN_DISTANCE) or moved == "open"
     began_so = "No more than the null: the initial weights were as far from equal."
     verdict, answer = _first_of(
@@ -237,7 +237,7 @@ def judge_weights_not_uniform(data: ReportData) -> Finding | None:
     )
     return Finding(
         "Do layers learn to prefer some layers over others?",
-        f"{answer} Training changed the distance of {arm} from equal shares by"
+        f"{answer} Training changed the distance of {variant} from equal shares by"
         f" {format_estimate(learned, signed=True)}.",
         verdict,
         distance,
@@ -254,24 +254,24 @@ def _first_of(*cases: tuple[bool | str, Verdict, str]) -> tuple[Verdict, str]:
     return next((verdict, answer) for holds, verdict, answer in cases if holds)
 
 
-def _find_arm(arms: tuple[str, ...]) -> str:
-    return vocab.LAYER_WEIGHTS if vocab.LAYER_WEIGHTS in arms else next(iter(arms), vocab.LAYER_WEIGHTS)
+def _find_variant(variants: tuple[str, ...]) -> str:
+    return vocab.LAYER_WEIGHTS if vocab.LAYER_WEIGHTS in variants else next(iter(variants), vocab.LAYER_WEIGHTS)
 
 
-def _describe_untrained(data: ReportData, arm: str, is_contradicted: bool, contradicted_arm: str) -> str:
+def _describe_untrained(data: ReportData, variant: str, is_contradicted: bool, contradicted_variant: str) -> str:
     """Explain why a variant cannot test a finding: it has not learned, or its loss was still falling; else empty."""
     pairs = average_by_variant(data.rows.where(measure=vocab.PAIRS, metric="accuracy", task=vocab.ALL))
-    skill = Estimate.read_bounded(pairs.one(arm=arm))
+    skill = Estimate.read_bounded(pairs.one(variant=variant))
     if skill is None or not skill.is_above(CHANCE):
-        return f"{arm} is not shown to exceed chance on minimal pairs, so it cannot answer this question."
-    unfinished = find_unfinished(data, contradicted_arm) if is_contradicted else []
+        return f"{variant} is not shown to exceed chance on minimal pairs, so it cannot answer this question."
+    unfinished = find_unfinished(data, contradicted_variant) if is_contradicted else []
     if unfinished:
         return f"The validation loss of {join_words(unfinished)} was still falling when training ended."
     return ""
 
 
-def _read_above_chance(rows: Rows, arm: str, condition: str | None) -> Estimate | None:
-    own = rows.where(arm=arm, condition=condition)
+def _read_above_chance(rows: Rows, variant: str, condition: str | None) -> Estimate | None:
+    own = rows.where(variant=variant, condition=condition)
     score: Score | None = own.one(against=None)
     band = Estimate.read_bounded(own.one(against=vocab.SHUFFLED))
     if score is None or band is None:

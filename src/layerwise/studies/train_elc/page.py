@@ -105,9 +105,9 @@ def derive_outcomes(data: ReportData) -> Iterator[Score]:
         row for suite in list_suites(data) for row in average_by_variant(data.rows.where(measure=suite, **columns))
     )
     for variant in list_variants(data):
-        results = rows.where(arm=variant)
+        results = rows.where(variant=variant)
         if results and list_seeds(data, variant):
-            yield Score("seeds", "seeds", float(len(list_seeds(data, variant))), arm=variant)
+            yield Score("seeds", "seeds", float(len(list_seeds(data, variant))), variant=variant)
         yield from (replace(row, metric=row.measure) for row in results)
 
 
@@ -125,8 +125,8 @@ def label_readers(rows: Iterable[Score]) -> Iterator[Score]:
 def derive_agreement(data: ReportData) -> Iterator[Score]:
     """Yield the agreement of every variant, and that of shuffled sources."""
     for row in data.rows.where(measure=vocab.SEED_AGREEMENT, against=(None, vocab.SHUFFLED)):
-        named = f"{row.arm}, {LIKE[row.metric, row.condition][1]}"
-        yield replace(row, task=named, arm=row.against or row.arm, against=None)
+        named = f"{row.variant}, {LIKE[row.metric, row.condition][1]}"
+        yield replace(row, task=named, variant=row.against or row.variant, against=None)
 
 
 def agreement_findings(data: ReportData) -> Iterator[Finding]:
@@ -135,7 +135,7 @@ def agreement_findings(data: ReportData) -> Iterator[Finding]:
         known = [is_resolved(row, data.level) for row in rows]
         words = {True: "more than chance", False: "not distinguishable from chance"}
         answers = [
-            f"{row.arm} {words[is_known]} ({metric} {SIGNED.number(row.value)}, p {format_p(row)})"
+            f"{row.variant} {words[is_known]} ({metric} {SIGNED.number(row.value)}, p {format_p(row)})"
             for row, is_known in zip(rows, known, strict=True)
         ]
         if answers:
@@ -160,7 +160,7 @@ def stability_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def _describe_uniformity(data: ReportData, distance: Score) -> str:
-    rows = data.rows.where(measure=vocab.UNIFORMITY, arm=distance.arm)
+    rows = data.rows.where(measure=vocab.UNIFORMITY, variant=distance.variant)
     moved = ""
     start, learned = (rows.one(metric=metric, layer=None, part=None) for metric in ("start", "learned"))
     if start is not None and learned is not None:
@@ -171,17 +171,17 @@ def _describe_uniformity(data: ReportData, distance: Score) -> str:
     layers = [row for row in rows.where(metric="distance") if row.layer is not None or row.part is not None]
     flat = sum(is_uniform(row) is True for row in layers)
     uniform = f", {flat} of {format_count(len(layers), 'layer')} uniform" if flat else ""
-    return f"{distance.arm} {UNIFORM[is_uniform(distance)]}, distance {NUMBER.text(distance)}{moved}{uniform}"
+    return f"{distance.variant} {UNIFORM[is_uniform(distance)]}, distance {NUMBER.text(distance)}{moved}{uniform}"
 
 
 def _describe_stability(data: ReportData) -> Iterator[tuple[str, bool]]:
     run = data.rows.where(measure=vocab.STABILITY)
-    for variant in dict.fromkeys((*run.where(metric="spread").axis("arm"), *list_variants(data))):
-        rows = run.where(arm=variant, seed=None)
+    for variant in dict.fromkeys((*run.where(metric="spread").axis("variant"), *list_variants(data))):
+        rows = run.where(variant=variant, seed=None)
         spiked, spread, ratio = (rows.one(metric=metric) for metric in ("spiked", "spread", "spread_ratio"))
         clauses, known = [], True
         if spiked is not None:  # only trainings with enough log entries
-            spikes = run.where(arm=variant, seed=PRESENT, metric="spikes")
+            spikes = run.where(variant=variant, seed=PRESENT, metric="spikes")
             unstable = sum(row.value > 0 for row in spikes)
             clauses.append(f"{unstable} of {format_count(len(spikes), 'training')} with a spike")
         if spread is not None:
@@ -195,14 +195,14 @@ def _describe_stability(data: ReportData) -> Iterator[tuple[str, bool]]:
 
 
 def _every_reader(data: ReportData) -> Iterator[Score]:
-    for own in data.rows.where(measure=vocab.UNIFORMITY).by("arm").values():
+    for own in data.rows.where(measure=vocab.UNIFORMITY).by("variant").values():
         yield from own.where(layer=None, part=None)
         yield from label_readers(own)
 
 
 def derive_costs(data: ReportData) -> Iterator[Score]:
     rows = average_by_variant(data.rows.where(measure=vocab.TRAINING, metric=tuple(COSTS), step=None))
-    base = rows.where(arm=find_baseline(data)).along("metric") if find_baseline(data) else {}
+    base = rows.where(variant=find_baseline(data)).along("metric") if find_baseline(data) else {}
     yield from add_ratios(rows, {metric: row for metric, row in base.items() if metric != "tokens"})
 
 
@@ -219,7 +219,7 @@ def _suggest_next(data: ReportData) -> Iterator[str]:
         yield "Evaluate the models on published suites: layerwise evaluate RUN --suite blimp,glue --data FOLDER"
 
 
-BY_VARIANT: Mapping[str, Any] = {"series": "arm", "arms": list_variants, "words": str}
+BY_VARIANT: Mapping[str, Any] = {"series": "variant", "known_series": list_variants, "words": str}
 
 PRETRAINING = Kind(
     name="pretraining",
@@ -239,11 +239,11 @@ PRETRAINING = Kind(
             parts=lambda data: (
                 SideBySide(
                     (
-                        Dots(name="held-out", derive=_losses, y="arm", show=LOSS, **BY_VARIANT),
+                        Dots(name="held-out", derive=_losses, y="variant", show=LOSS, **BY_VARIANT),
                         Dots(
                             name="outcome-pairs",
                             title="".join(map(format_suite, list_suites(data)[:1])),
-                            y="arm",
+                            y="variant",
                             derive=_first_suite,
                             show=RIGHT,
                             **BY_VARIANT,
@@ -254,7 +254,7 @@ PRETRAINING = Kind(
                 Pivot(
                     name="numbers",
                     derive=derive_outcomes,
-                    rows={"variant": "arm"},
+                    rows={"variant": "variant"},
                     columns=_outcome_columns(data),
                     folded=True,
                     terminal=True,
@@ -271,7 +271,7 @@ PRETRAINING = Kind(
                             name=f"seed-agreement-{metric}",
                             derive=derive_agreement,
                             where={"metric": metric},
-                            legend="Arms",
+                            legend="Variants",
                             show=Format(axis=axis),
                             **BY_VARIANT,
                         )
@@ -289,7 +289,7 @@ PRETRAINING = Kind(
                     name="uniformity",
                     derive=lambda data: label_readers(data.rows.where(measure=vocab.UNIFORMITY)),
                     where={"metric": "distance"},
-                    legend="Arms",
+                    legend="Variants",
                     show=DISTANCE,
                     from_zero=True,
                     allowed=(0.0, MARGIN),
@@ -299,7 +299,7 @@ PRETRAINING = Kind(
                 Pivot(
                     name="readers",
                     derive=_every_reader,
-                    rows={"variant": "arm", "reader": "task"},
+                    rows={"variant": "variant", "reader": "task"},
                     folded=True,
                     columns=(
                         Column("distance", "distance"),
@@ -311,9 +311,9 @@ PRETRAINING = Kind(
                     ),
                 ),
                 Pivot(
-                    name="arms",
+                    name="variants",
                     where={"measure": vocab.STABILITY, "seed": None},
-                    rows={"variant": "arm"},
+                    rows={"variant": "variant"},
                     folded=True,
                     columns=(
                         Column("trainings with a spike", "spiked"),
@@ -332,7 +332,7 @@ PRETRAINING = Kind(
                 Pivot(
                     name="costs",
                     derive=derive_costs,
-                    rows={"variant": "arm"},
+                    rows={"variant": "variant"},
                     terminal=False,
                     columns=make_cost_columns(COSTS, lambda ratio: f"×{format_fixed(ratio, 2)}"),
                 ),

@@ -55,14 +55,14 @@ def choose_format(task: str) -> Format:
 
 def difference_findings(data: ReportData) -> Iterator[Finding]:
     rows = data.rows.where(measure=vocab.STUDY, metric="difference")
-    pairs = dict.fromkeys((row.arm, row.against, row.unit) for row in rows)
-    for arm, other, terms in sorted(pairs, key=lambda pair: pair[:2] != (vocab.LAYER_WEIGHTS, vocab.BACKBONE)):
-        yield _judge_pair(data, rows.where(arm=arm, against=other, unit=terms))
+    pairs = dict.fromkeys((row.variant, row.against, row.unit) for row in rows)
+    for variant, other, terms in sorted(pairs, key=lambda pair: pair[:2] != (vocab.LAYER_WEIGHTS, vocab.BACKBONE)):
+        yield _judge_pair(data, rows.where(variant=variant, against=other, unit=terms))
 
 
 def _judge_pair(data: ReportData, rows: Rows) -> Finding:
     first = rows[0]
-    count = min(len(list_seeds(data, str(arm))) for arm in (first.arm, first.against))
+    count = min(len(list_seeds(data, str(variant))) for variant in (first.variant, first.against))
     verdicts = [_describe_effect(data, row) for row in rows]
     several = len(rows) > 1
     differences = "; ".join(
@@ -71,7 +71,7 @@ def _judge_pair(data: ReportData, rows: Rows) -> Finding:
     )
     over = f" ({format_count(count, 'seed')})." if count else "."
     terms = f" {TERMS[first.unit]}" if first.unit in TERMS else ""
-    question = f"Is {first.arm} better than {first.against}{terms}?"
+    question = f"Is {first.variant} better than {first.against}{terms}?"
     answer = to_sentence(f"{verdicts[0]}: {differences}{over}")
     return Finding(question, answer, effect_to_verdict(_effect(data, first)))
 
@@ -91,7 +91,7 @@ def derive_comparisons(data: ReportData) -> Iterator[Score]:
     for row in data.rows.where(measure=vocab.STUDY):
         kind = "nats" if row.task == vocab.MASKED_LM else "points"
         task = " ".join(filter(None, (format_task(row.task), TERMS.get(row.unit or ""))))
-        yield replace(row, task=task, arm=f"{row.arm} - {row.against}", against=None, metric=kind)
+        yield replace(row, task=task, variant=f"{row.variant} - {row.against}", against=None, metric=kind)
 
 
 def _compared_mark(kind: str, show: Format, data: ReportData) -> Dots:
@@ -105,7 +105,7 @@ def _compared_mark(kind: str, show: Format, data: ReportData) -> Dots:
         name=f"study-{kind}",
         derive=derive_comparisons,
         where={"metric": kind},
-        series="arm",
+        series="variant",
         words=str,
         slots=slots,
         legend="Differences",
@@ -115,7 +115,7 @@ def _compared_mark(kind: str, show: Format, data: ReportData) -> Dots:
 
 def derive_differences(data: ReportData) -> Iterator[Score]:
     for row in data.rows.where(measure=vocab.STUDY):
-        yield replace(row, arm=f"{row.arm} - {row.against}")
+        yield replace(row, variant=f"{row.variant} - {row.against}")
 
 
 def bias_findings(data: ReportData) -> Iterator[Finding]:
@@ -151,11 +151,11 @@ def share_findings(data: ReportData) -> Iterator[Finding]:
 
 def convergence_findings(data: ReportData) -> Iterator[Finding]:
     run = data.rows.where(measure=vocab.CONVERGENCE)
-    target = run.one(metric="loss", arm=None)
+    target = run.one(metric="loss", variant=None)
     reach = "" if target is None else f" (validation loss at least {format_fixed(target.value, 3)})"
     for cost, ratios in run.where(metric="ratio").by("unit").items():
         words = [_describe_ratio(data, ratio) for ratio in ratios]
-        shown = "; ".join(f"{ratio.arm} {text}" for ratio, (text, _) in zip(ratios, words, strict=True))
+        shown = "; ".join(f"{ratio.variant} {text}" for ratio, (text, _) in zip(ratios, words, strict=True))
         question = f"How many {cost} does it take to reach a loss that a variant and the backbone both reach{reach}?"
         answer = f"Relative to {find_baseline(data) or 'the backbone'}: {shown}."
         yield Finding(question, answer, to_verdict(all(known for _, known in words)))
@@ -163,11 +163,11 @@ def convergence_findings(data: ReportData) -> Iterator[Finding]:
 
 def tuning_findings(data: ReportData) -> Iterator[Finding]:
     run = data.rows.where(measure=vocab.TUNING_CONVERGENCE)
-    targets = run.where(metric="score", arm=None)
+    targets = run.where(metric="score", variant=None)
     task = vocab.ALL if len(targets) > 1 else "".join(targets.axis("task"))
     clauses, is_settled = [], []
-    for arm, when in WEIGHTS_IN.items():
-        ratios = run.where(metric="ratio", task=task, arm=arm, against=vocab.BACKBONE)
+    for variant, when in WEIGHTS_IN.items():
+        ratios = run.where(metric="ratio", task=task, variant=variant, against=vocab.BACKBONE)
         if ratios.one(unit=vocab.STEPS) is None:
             continue
         words = [_describe_ratio(data, ratio) for ratio in ratios]
@@ -198,7 +198,7 @@ def dynamics_findings(data: ReportData) -> Iterator[Finding]:
 
 def _cost_table(name: str, measure: str) -> Pivot:
     def costs(data: ReportData) -> Iterable[Score]:
-        return (row for row in data.rows.where(measure=measure) if row.arm is not None)
+        return (row for row in data.rows.where(measure=measure) if row.variant is not None)
 
     columns = (
         column
@@ -208,7 +208,7 @@ def _cost_table(name: str, measure: str) -> Pivot:
             Column(f"× {cost}", "ratio", where={"unit": cost}),
         )
     )
-    rows = {"task": "task", "variant": "arm"} if measure == vocab.TUNING_CONVERGENCE else {"variant": "arm"}
+    rows = {"task": "task", "variant": "variant"} if measure == vocab.TUNING_CONVERGENCE else {"variant": "variant"}
     return Pivot(name=name, derive=costs, rows=rows, columns=tuple(columns), folded=True)
 
 
@@ -221,7 +221,7 @@ COMPARED = Section(
             name="differences",
             derive=derive_differences,
             folded=True,
-            rows={"variants": "arm", "quantity": "task", "compared": "unit"},
+            rows={"variants": "variant", "quantity": "task", "compared": "unit"},
             words=lambda name: TERMS.get(name) or format_task(name),
             columns=(
                 Column("difference", show=lambda row: choose_format(row.task).text(row)),
@@ -239,8 +239,8 @@ DYNAMICS = Section(
             name="convergence",
             y="unit",
             where={"measure": vocab.CONVERGENCE, "metric": "ratio"},
-            series="arm",
-            arms=list_variants,
+            series="variant",
+            known_series=list_variants,
             words=str,
             show=RATIO,
         ),

@@ -30,7 +30,7 @@ from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.vocabulary import check_tokenizer
 from layerwise.errors import TrainError, near_matches
 from layerwise.measure.contrasts.variants import find_share
-from layerwise.models.elc.configuration import INITIALISATIONS, VARIANTS
+from layerwise.models.elc.configuration import INITIALIZATIONS, VARIANTS
 from layerwise.results import Manifest, Run
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.runner.opening import quiet_transformers, read_hardware, read_numerics
@@ -48,7 +48,7 @@ from layerwise.train.training_log import Progress
 
 _NAME = re.compile(
     rf"(?P<base>{'|'.join(sorted(VARIANTS, key=len, reverse=True))})"
-    rf"(-(?P<start>{'|'.join(INITIALISATIONS)})|-bias-(?P<bias>-?\d+(\.\d+)?))?"
+    rf"(-(?P<start>{'|'.join(INITIALIZATIONS)})|-bias-(?P<bias>-?\d+(\.\d+)?))?"
     r"(?P<frozen>-frozen)?"
     r"(-share-(?P<share>0\.\d+))?"
 )
@@ -62,7 +62,7 @@ def make_recipe(size: str, name: str, **changes: Any) -> PretrainingRecipe:
 
     Example:
     >>> recipe = make_recipe("tiny", "elc-bias-2-frozen")
-    >>> recipe.arm, recipe.variant, recipe.initialisation, recipe.frozen_layer_weights
+    >>> recipe.variant, recipe.architecture, recipe.initialization, recipe.frozen_layer_weights
     ('elc-bias-2-frozen', 'elc', '2', True)
     """
     match = _NAME.fullmatch(name)
@@ -77,7 +77,7 @@ def make_recipe(size: str, name: str, **changes: Any) -> PretrainingRecipe:
         raise TrainError(f"{name!r} requires a variant with layer weights, such as elc, got {match['base']}.")
     if is_frozen:
         changes["frozen_layer_weights"] = True
-    return pretraining_recipe(size, match["base"], arm=name, initialisation=start, **changes)
+    return pretraining_recipe(size, match["base"], variant=name, initialization=start, **changes)
 
 
 def draw_share(documents: Sequence[Document], share: float, seed: int) -> tuple[Document, ...]:
@@ -145,7 +145,7 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
         """Group the trainings by their share of the text, the full text first."""
         shares: dict[float, list[PretrainingRecipe]] = {}
         for recipe in self.recipes:
-            _, share = find_share(recipe.arm) or (recipe.arm, 1.0)
+            _, share = find_share(recipe.variant) or (recipe.variant, 1.0)
             shares.setdefault(share, []).append(recipe)
         groups = []
         for share in sorted(shares, reverse=True):
@@ -218,7 +218,7 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
 
     def shared_recipe(self) -> dict[str, object]:
         options = asdict(self.recipes[0])
-        for name in ("arm", "variant", "initialisation", "frozen_layer_weights"):
+        for name in ("variant", "architecture", "initialization", "frozen_layer_weights"):
             del options[name]
         return shared_recipe(options, self.arguments)
 
@@ -230,7 +230,7 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
             f"validation, {len(text.test):,} for the report{skipped}"
         )
         yield f"{text.train.tokens:,} training tokens, vocabulary size {len(self.tokenizer):,}"
-        variants = ", ".join(each.arm for each in self.recipes)
+        variants = ", ".join(each.variant for each in self.recipes)
         length = f"{recipe.seconds:,.0f} seconds" if recipe.seconds else f"{recipe.steps:,} steps"
         yield f"{variants}; {self.seeds} seed{'s' * (self.seeds != 1)} each, {length}"
         trainings = self.seeds * len(self.recipes)

@@ -32,7 +32,7 @@ from layerwise.studies.train_growth.variants import (
 )
 from layerwise.train.phases.runner import growth_runner
 from layerwise.train.phases.step_schedule import StepSchedule
-from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
+from layerwise.train.recipe import GrowthExtension, Recipe, Settings, grown
 
 _CHART_WIDTH = 60
 _ROUNDS = 4
@@ -42,7 +42,7 @@ SettingsOf = Callable[[str], Settings]
 
 
 @dataclass(frozen=True, slots=True)
-class GrowthArm:
+class PlannedVariant:
     """A variant of a growth training: a schedule, settings, and the number of steps for each seed."""
 
     name: str
@@ -53,7 +53,7 @@ class GrowthArm:
     def recipe(self, task: GrowthTask, seed: int) -> Recipe:
         steps = self.steps[seed]
         settings = replace(self.settings, epochs=steps * self.settings.batch_size / task.windows)
-        recipe = grown(settings, GrowthVariant(self.schedule, steps, task.cost), self.name)
+        recipe = grown(settings, GrowthExtension(self.schedule, steps, task.cost), self.name)
         return replace(recipe, from_scratch=task.reinitialized)
 
 
@@ -78,42 +78,44 @@ class GrowthDesign:
             return list_tuned_variants(self.names)
         return (UNIFORM,) if self.measures_importance else ()
 
-    def arms(
+    def list_variants(
         self, schedules: Mapping[str, GrowthSchedule], settings_of: SettingsOf, longest: int = 0
-    ) -> tuple[GrowthArm, ...]:
+    ) -> tuple[PlannedVariant, ...]:
         """Return the trainings of these schedules; `longest` is the number of steps of a schedule yet to be measured.
 
         Raises:
             PlanError: If a phase has no step.
         """
-        arms = [self.arm(name, schedule, settings_of(name)) for name, schedule in schedules.items()]
+        variants = [self.plan_variant(name, schedule, settings_of(name)) for name, schedule in schedules.items()]
         phased = [name for name in schedules if name != UNIFORM][:1]
         if self.shorter is not None:
-            arms += [self._at_share(name, schedules[name], self.shorter, settings_of(name)) for name in phased]
+            variants += [self._at_share(name, schedules[name], self.shorter, settings_of(name)) for name in phased]
         if self.frontier:
             least = SHORTEST
             if self.shorter is not None and phased:
                 least = self.shorter * share_of_uniform(schedules[phased[0]], self.task.cost)
-            steps = [longest, *(steps for arm in arms for steps in arm.steps.values())]
+            steps = [longest, *(steps for variant in variants for steps in variant.steps.values())]
             uniform = schedules[UNIFORM]
-            arms += [
+            variants += [
                 self._at_share(UNIFORM, uniform, length, settings_of(UNIFORM))
                 for length in list_uniform_lengths(steps, self.budget, least)
             ]
-        return tuple(arms)
+        return tuple(variants)
 
-    def arm(self, name: str, schedule: GrowthSchedule, settings: Settings, seeds: Iterable[int] = ()) -> GrowthArm:
+    def plan_variant(
+        self, name: str, schedule: GrowthSchedule, settings: Settings, seeds: Iterable[int] = ()
+    ) -> PlannedVariant:
         steps = dict.fromkeys(tuple(seeds) or self.seeds, self.budget)
         if self.match == "flops":
             passes = settings.gradient_accumulation_steps
             steps = {seed: count_steps_within(schedule, self.task.cost, self.budget, seed, passes) for seed in steps}
         schedule.bounds(min(steps.values()))
-        return GrowthArm(name, schedule, settings, steps)
+        return PlannedVariant(name, schedule, settings, steps)
 
-    def _at_share(self, name: str, schedule: GrowthSchedule, share: float, settings: Settings) -> GrowthArm:
+    def _at_share(self, name: str, schedule: GrowthSchedule, share: float, settings: Settings) -> PlannedVariant:
         steps = max(1, round(share * self.budget))
         schedule.bounds(steps)
-        return GrowthArm(name_at_length(share, name), schedule, settings, dict.fromkeys(self.seeds, steps))
+        return PlannedVariant(name_at_length(share, name), schedule, settings, dict.fromkeys(self.seeds, steps))
 
     def find_models(self, folder: Path) -> dict[str, Path]:
         return {f"{name}/{seed}": folder / name / f"seed-{seed}" / MODEL for name in self.names for seed in self.seeds}
@@ -123,26 +125,34 @@ class GrowthDesign:
 
     def certain_trainings(self, schedules: Mapping[str, GrowthSchedule]) -> TrainingsTask:
         """Return the trainings that do not depend on a schedule yet to be measured."""
-        arms = [arm for arm in self.known_arms(schedules) if arm.name in schedules or not self.measures_importance]
-        return self.trainings(arms)
+        variants = [
+            variant
+            for variant in self.list_known_variants(schedules)
+            if variant.name in schedules or not self.measures_importance
+        ]
+        return self.trainings(variants)
 
-    def trainings(self, arms: Iterable[GrowthArm]) -> TrainingsTask:
-        arms = tuple(arms)
-        trainings = [RecipeTraining.of(arm.recipe(self.task, seed), seed) for seed in self.seeds for arm in arms]
+    def trainings(self, variants: Iterable[PlannedVariant]) -> TrainingsTask:
+        variants = tuple(variants)
+        trainings = [
+            RecipeTraining.of(variant.recipe(self.task, seed), seed) for seed in self.seeds for variant in variants
+        ]
         return self.task.unit(trainings)
 
-    def known_arms(self, schedules: Mapping[str, GrowthSchedule]) -> tuple[GrowthArm, ...]:
+    def list_known_variants(self, schedules: Mapping[str, GrowthSchedule]) -> tuple[PlannedVariant, ...]:
         """Return the trainings of the schedules that are known in advance, with the default settings."""
-        return self.arms(schedules, lambda _: self.task.settings, self._longest_unknown())
+        return self.list_variants(schedules, lambda _: self.task.settings, self._longest_unknown())
 
     def check(self, schedules: Mapping[str, GrowthSchedule], max_epochs: float) -> None:
         task = self.task
-        for arm in self.known_arms(schedules):
-            name = arm.name if arm.name.startswith(UNIFORM) else f"{arm.name}, for the cost of {UNIFORM},"
-            check_epochs(max(arm.steps.values()), arm.settings.batch_size, task.windows, max_epochs, name)
-            check_initial_weights(arm.schedule, task.pretrained)
-            seed = min(arm.steps)
-            growth_runner(task.stack, GrowthVariant(arm.schedule, arm.steps[seed], task.cost), task.splits, seed)
+        for variant in self.list_known_variants(schedules):
+            name = variant.name if variant.name.startswith(UNIFORM) else f"{variant.name}, for the cost of {UNIFORM},"
+            check_epochs(max(variant.steps.values()), variant.settings.batch_size, task.windows, max_epochs, name)
+            check_initial_weights(variant.schedule, task.pretrained)
+            seed = min(variant.steps)
+            growth_runner(
+                task.stack, GrowthExtension(variant.schedule, variant.steps[seed], task.cost), task.splits, seed
+            )
         if self.measures_importance:
             longest, batch = self._longest_unknown(), task.settings.batch_size
             check_epochs(longest, batch, task.windows, max_epochs, f"{IMPORTANCE}, at its longest,")
@@ -154,18 +164,20 @@ class GrowthDesign:
 
     def describe(self, schedules: Mapping[str, GrowthSchedule]) -> Iterator[str]:
         yield from self.task.describe()
-        arms = self.known_arms(schedules)
-        phased = [arm for arm in arms if arm.name in schedules and arm.name != UNIFORM] or arms[:1]
-        for arm in phased:
-            yield from self._describe_schedule(arm)
+        variants = self.list_known_variants(schedules)
+        phased = [variant for variant in variants if variant.name in schedules and variant.name != UNIFORM] or variants[
+            :1
+        ]
+        for variant in phased:
+            yield from self._describe_schedule(variant)
         usual, batch = self.task.settings, self.task.settings.batch_size * self.task.length
         yield (
             f"text: {self.task.splits.name}, {self.budget * usual.batch_size / self.task.windows:.2f} epochs of "
             f"{UNIFORM} in {self.budget:,} steps of {batch:,} tokens, {self._flops(self.budget):.3g} operations"
         )
         unknown = [name for name in self.names if name not in schedules]
-        names = ", ".join([*(arm.name for arm in arms), *unknown])
-        count = len(self.seeds) * (len(arms) + len(unknown))
+        names = ", ".join([*(variant.name for variant in variants), *unknown])
+        count = len(self.seeds) * (len(variants) + len(unknown))
         seeds = "1 seed" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds"
         yield f"{count} training{'s' * (count != 1)}: {names}; {seeds} each"
         trials = len(self.tuned()) * (len(self.rates) + len(self.warmups))
@@ -173,19 +185,19 @@ class GrowthDesign:
             names = ", ".join(self.tuned())
             yield f"{trials} trainings to tune {names}, and more while the best rate is at the edge of the grid"
 
-    def _describe_schedule(self, arm: GrowthArm) -> Iterator[str]:
-        task, schedule, steps = self.task, arm.schedule, arm.steps[0]
+    def _describe_schedule(self, variant: PlannedVariant) -> Iterator[str]:
+        task, schedule, steps = self.task, variant.schedule, variant.steps[0]
         redrawn = sorted({layer for phase in schedule.phases for layer in phase.redraw})
         if task.pretrained and redrawn:
             layers = ", ".join(map(str, redrawn))
-            yield f"note: {arm.name} replaces the trained weights of layer {layers} with random ones"
+            yield f"note: {variant.name} replaces the trained weights of layer {layers} with random ones"
         yield explain(schedule)
         yield chart(schedule, _CHART_WIDTH)
         shares = phase_shares(schedule, task.cost)
         for phase, share, (first, end) in zip(schedule.phases, shares, schedule.bounds(steps), strict=True):
             yield f"{phase.name}: steps {first:,} to {end - 1:,}, each {share:.0%} of the operations of a uniform step"
         operations = share_of_uniform(schedule, task.cost) * self._flops(steps)
-        epochs = steps * arm.settings.batch_size / task.windows
+        epochs = steps * variant.settings.batch_size / task.windows
         yield f"cost: {steps:,} steps, {operations:.3g} operations (equal {self.match})"
         learned = ", ".join(f"{each:.2f}" for each in layer_epochs(schedule, epochs))
         yield f"text: {epochs:.2f} epochs; epochs in which each layer learns: {learned}"
@@ -195,13 +207,13 @@ class GrowthDesign:
         return steps * self.task.settings.batch_size * self.task.length * per_token
 
 
-def name_at_length(length: float, arm: str = UNIFORM) -> str:
+def name_at_length(length: float, variant: str = UNIFORM) -> str:
     """Return the name of a variant trained for a share of the budget of uniform training.
 
     >>> name_at_length(1.25), name_at_length(416 / 656, "published")
     ('uniform@1.25', 'published@0.634')
     """
-    return f"{arm}@{length:.3g}"
+    return f"{variant}@{length:.3g}"
 
 
 def parse_length(name: str) -> tuple[str, float | None]:
@@ -210,8 +222,8 @@ def parse_length(name: str) -> tuple[str, float | None]:
     >>> parse_length("published@0.634"), parse_length("published")
     (('published', 0.634), ('published', None))
     """
-    arm, _, share = name.partition("@")
-    return arm, float(share) if share else None
+    variant, _, share = name.partition("@")
+    return variant, float(share) if share else None
 
 
 def count_steps_within(schedule: GrowthSchedule, cost: ModelCost, budget: int, seed: int, passes: int = 1) -> int:

@@ -51,10 +51,10 @@ LOSS = Question(
     4.7,
 )
 EFFECTS: Mapping[Effect, str] = {
-    "better": "the {arm} schedule is better than uniform training, {number}",
-    "worse": "the {arm} schedule is worse than uniform training, {number}",
-    "open": "inconclusive: the {arm} schedule changes the loss of uniform training by {number}",
-    "bare": "the {arm} schedule changes the loss of uniform training by {number}, without an interval",
+    "better": "the {variant} schedule is better than uniform training, {number}",
+    "worse": "the {variant} schedule is worse than uniform training, {number}",
+    "open": "inconclusive: the {variant} schedule changes the loss of uniform training by {number}",
+    "bare": "the {variant} schedule changes the loss of uniform training by {number}, without an interval",
 }
 BASELINES: Mapping[Verdict, str] = {
     Verdict.SUPPORTED: "Yes: uniform training ends at {} nats/token, below the bigram baseline at {}.",
@@ -67,9 +67,9 @@ BASELINES: Mapping[Verdict, str] = {
 
 def judge_loss(data: ReportData) -> Finding | None:
     """Judge how many times lower the loss is after the same number of tokens."""
-    arm = growth.headline_arm(data)
-    ratio = None if arm is None else growth.against(data, growth.Training(arm), terms=TOKENS, metric=LOSS_RATIO)
-    if arm is None or ratio is None:
+    variant = growth.find_headline_variant(data)
+    ratio = None if variant is None else growth.against(data, growth.Training(variant), terms=TOKENS, metric=LOSS_RATIO)
+    if variant is None or ratio is None:
         return None
     estimate, published = Estimate.read_bounded(ratio), LOSS.margin or 0.0
     verdict, answer = Verdict.INCONCLUSIVE, "The interval contains 4.7 and much smaller values: use more seeds."
@@ -77,8 +77,8 @@ def judge_loss(data: ReportData) -> Finding | None:
         answer = "A single seed has no interval: train several."
     elif judge_baseline(data) != Verdict.SUPPORTED:
         answer = "Uniform training is not shown to beat the bigram baseline."
-    elif estimate.is_below(published) and find_unfinished(data, arm):
-        answer = f"The validation loss of {arm} was still falling: train for more steps."
+    elif estimate.is_below(published) and find_unfinished(data, variant):
+        answer = f"The validation loss of {variant} was still falling: train for more steps."
     elif estimate.is_below(published):
         verdict, answer = Verdict.CONTRADICTED, "No: the whole interval is below 4.7."
     elif estimate.is_above(math.sqrt(published)):
@@ -100,34 +100,38 @@ def list_growth_findings(data: ReportData) -> Iterator[Finding]:
 
 def make_verdict(data: ReportData) -> Finding | None:
     """Judge whether the planned schedule beats uniform training, and whether it does so because of the layer roles."""
-    arm = growth.planned(data)
-    compared = None if arm is None else _compare_at_equal_cost(data, arm) or _compare_at_equal_steps(data, arm)
-    if arm is None or compared is None:
+    variant = growth.planned(data)
+    compared = (
+        None if variant is None else _compare_at_equal_cost(data, variant) or _compare_at_equal_steps(data, variant)
+    )
+    if variant is None or compared is None:
         return None
     answer, effect, score = compared
-    count = format_count(min(len(growth.seeds(data, each)) for each in (growth.Training(arm), growth.UNIFORM)), "seed")
+    count = format_count(
+        min(len(growth.seeds(data, each)) for each in (growth.Training(variant), growth.UNIFORM)), "seed"
+    )
     return Finding(
         "Does training in phases beat uniform training?",
-        f"{to_sentence(f'{answer} over {count}')} {_describe_roles(data, arm, effect)}",
+        f"{to_sentence(f'{answer} over {count}')} {_describe_roles(data, variant, effect)}",
         effect_to_verdict(effect),
         Estimate.read(score),
         "nats/token" if score.metric == DIFFERENCE else "times",
     )
 
 
-def _compare_at_equal_cost(data: ReportData, arm: str) -> tuple[str, Effect, Score] | None:
+def _compare_at_equal_cost(data: ReportData, variant: str) -> tuple[str, Effect, Score] | None:
     """Return the comparison with uniform training in words, its effect, and its row."""
-    rows = {terms: growth.against(data, growth.Training(arm), terms=terms) for terms in growth.COMPARED_COSTS}
+    rows = {terms: growth.against(data, growth.Training(variant), terms=terms) for terms in growth.COMPARED_COSTS}
     terms, score = next(((terms, row) for terms, row in rows.items() if row is not None), (None, None))
     if terms is None or score is None:
         return None
     effect = judge_effect(score, data.level)
     number = f"{SIGNED.text(score)} nats/token{_describe_limit(score, data.level) if effect == 'open' else ''}"
-    return f"{growth.COMPARED_COSTS[terms]}, {EFFECTS[effect].format(arm=arm, number=number)}", effect, score
+    return f"{growth.COMPARED_COSTS[terms]}, {EFFECTS[effect].format(variant=variant, number=number)}", effect, score
 
 
-def _compare_at_equal_steps(data: ReportData, arm: str) -> tuple[str, Effect, Score] | None:
-    ratio = growth.against(data, growth.Training(arm), terms=TOKENS, metric=LOSS_RATIO)
+def _compare_at_equal_steps(data: ReportData, variant: str) -> tuple[str, Effect, Score] | None:
+    ratio = growth.against(data, growth.Training(variant), terms=TOKENS, metric=LOSS_RATIO)
     if ratio is None:
         return None
     effect: Effect = "open"
@@ -138,7 +142,11 @@ def _compare_at_equal_steps(data: ReportData, arm: str) -> tuple[str, Effect, Sc
     elif ratio.high < 1.0:
         effect = "worse"
     times = NUMBER.text(ratio)
-    return f"after the same number of steps, the loss of uniform training is {times} times that of {arm}", effect, ratio
+    return (
+        f"after the same number of steps, the loss of uniform training is {times} times that of {variant}",
+        effect,
+        ratio,
+    )
 
 
 def _describe_limit(score: Score, level: float) -> str:
@@ -152,8 +160,8 @@ def _describe_limit(score: Score, level: float) -> str:
     return "" if score.mde is None else f" (minimum detectable effect {format_number(score.mde)})"
 
 
-def _describe_roles(data: ReportData, arm: str, effect: Effect) -> str:
-    rows = {control: growth.against(data, growth.Training(arm), control) for control in growth.CONTROLS}
+def _describe_roles(data: ReportData, variant: str, effect: Effect) -> str:
+    rows = {control: growth.against(data, growth.Training(variant), control) for control in growth.CONTROLS}
     fates = {control: judge_effect(score, data.level) for control, score in rows.items() if score is not None}
     if not fates:
         return "No control was trained, so it is untested whether it matters which layers train when."
@@ -176,7 +184,7 @@ def _name_controls(fates: Mapping[str, Effect], *selected: Effect) -> str:
 
 def judge_baseline(data: ReportData) -> Verdict | None:
     """Return whether uniform training ends below the bigram baseline; None if either is missing."""
-    own, null = growth.held_out(data, growth.UNIFORM), growth.token_pairs(data)
+    own, null = growth.held_out(data, growth.UNIFORM), growth.find_bigram_loss(data)
     if own is None or null is None:
         return None
     low, high = (own.value if bound is None else bound for bound in (own.low, own.high))
@@ -189,7 +197,7 @@ def _has_learned(data: ReportData) -> Finding | None:
     state = judge_baseline(data)
     if state is None:
         return None
-    uniform, pairs = NUMBER.text(growth.held_out(data, growth.UNIFORM)), NUMBER.text(growth.token_pairs(data))
+    uniform, pairs = NUMBER.text(growth.held_out(data, growth.UNIFORM)), NUMBER.text(growth.find_bigram_loss(data))
     return Finding("Does uniform training beat the bigram baseline?", BASELINES[state].format(uniform, pairs), state)
 
 
@@ -201,7 +209,7 @@ def describe_tuning(data: ReportData) -> str:
     tunings = {"learning rate": growth.tunings(data), "warm-up": growth.tunings(data, WARMUP)}
     if not any(tunings.values()):
         return "The learning rate was not tuned, so the result may differ at another one."
-    at_end = [f"the {name} of {each.arm}" for name, own in tunings.items() for each in own if each.at_end]
+    at_end = [f"the {name} of {each.variant}" for name, own in tunings.items() for each in own if each.at_end]
     if not at_end:
         return "The learning rate was tuned."
     what = "whose best value is" if len(at_end) == 1 else "whose best values are"

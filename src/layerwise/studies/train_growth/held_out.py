@@ -20,7 +20,7 @@ from layerwise.measure.stats.grid import WHOLE, Strata
 from layerwise.measure.stats.statistics import Numbers, paired_bootstrap
 from layerwise.plan import Plan
 from layerwise.results import Score
-from layerwise.results.vocabulary import HELD_OUT, MIN_UNITS, NULL, SINGLE_TOKENS, TOKEN_PAIRS
+from layerwise.results.vocabulary import BIGRAMS, HELD_OUT, MIN_UNITS, NULL, UNIGRAMS
 from layerwise.stack import load
 from layerwise.studies.train_growth.task import list_windows
 
@@ -56,8 +56,11 @@ def make_null_rows(splits: Splits) -> list[Score]:
         after.append(ids[1:][scored])
         owners += [owner] * int(scored.sum())
     firsts, seconds = np.concatenate(before), np.concatenate(after)
-    tables = {TOKEN_PAIRS: table.nll(firsts, seconds), SINGLE_TOKENS: table.single_nll(seconds)}
-    return [_average_over_documents(NULL, owners, nats, np.ones(len(nats)), arm=arm) for arm, nats in tables.items()]
+    tables = {BIGRAMS: table.nll(firsts, seconds), UNIGRAMS: table.single_nll(seconds)}
+    return [
+        _average_over_documents(NULL, owners, nats, np.ones(len(nats)), variant=variant)
+        for variant, nats in tables.items()
+    ]
 
 
 def _select_test_windows(splits: Splits) -> TokenWindows:

@@ -70,7 +70,7 @@ def draw_loss_by_cost(data: ReportData) -> Iterator[Score]:
         for training in growth.trainings(data):
             loss, cost = growth.held_out(data, training), _read_cost(data, training, terms)
             if loss is not None and cost is not None:
-                yield replace(loss, seed=None, arm=training.arm, cost=cost, unit=terms)
+                yield replace(loss, seed=None, variant=training.variant, cost=cost, unit=terms)
 
 
 def _read_cost(data: ReportData, training: growth.Training, terms: str) -> float | None:
@@ -89,7 +89,7 @@ def _list_variants(data: ReportData) -> Iterator[Score]:
             count = len(growth.seeds(data, training))
             counts = [Score(vocab.HELD_OUT, "seeds", float(count))] if count else []
             shown = (*counts, *filter(None, (loss,)), *rows)
-            yield from (replace(row, arm=training.name) for row in shown)
+            yield from (replace(row, variant=training.name) for row in shown)
 
 
 VARIANTS = (
@@ -110,22 +110,22 @@ VARIANTS = (
 def _list_differences(data: ReportData) -> Iterator[Score]:
     for terms in growth.COMPARED_COSTS:
         for row in data.rows.where(measure=vocab.GROWTH, metric=(vocab.DIFFERENCE, vocab.AT), unit=terms):
-            yield replace(row, arm=growth.Training(str(row.arm), row.share).name)
+            yield replace(row, variant=growth.Training(str(row.variant), row.share).name)
 
 
 def _list_costs(data: ReportData) -> Iterator[Score]:
     budget = growth.figure(data, vocab.FLOPS, growth.UNIFORM)
     for training in growth.trainings(data):
         spent = (growth.figure(data, metric, training) for metric in COSTS)
-        shown = (replace(row, arm=training.name) for row in spent if row is not None)
+        shown = (replace(row, variant=training.name) for row in spent if row is not None)
         yield from add_ratios(shown, {} if budget is None else {vocab.FLOPS: budget})
 
 
 def make_phase_table(data: ReportData) -> Table:
     body = []
-    for arm in growth.arms(data):
+    for variant in growth.list_schedules(data):
         first = 0
-        rows = data.rows.where(measure=(vocab.SCHEDULE, vocab.ACCOUNTING), arm=arm)
+        rows = data.rows.where(measure=(vocab.SCHEDULE, vocab.ACCOUNTING), variant=variant)
         for end, phase in sorted(rows.by("step").items()):
             spent = {row.part if row.layer is None else row.layer: row.value for row in phase.where(metric=vocab.SHARE)}
             predicted, measured = (phase.value(metric=metric) for metric in (vocab.PREDICTED, vocab.MEASURED))
@@ -134,7 +134,7 @@ def make_phase_table(data: ReportData) -> Table:
             if predicted and measured is not None:
                 off = f"{format_fixed(100.0 * (measured / predicted - 1.0), 1, signed=True)} %"
             steps = f"{first:,}–{end - 1:,}"
-            body.append((arm, str(phase[0].phase), steps, draw_learning(spent), *shown, off))
+            body.append((variant, str(phase[0].phase), steps, draw_learning(spent), *shown, off))
             first = end
     head = ("variant", "phase", "steps", "learns", "FLOPs of a step", "time of a step", "time relative to FLOPs")
     return Table(head, tuple(body), numeric_from=4)
@@ -172,7 +172,7 @@ def _describe_columns(data: ReportData) -> str:
 
 
 def _has_several_lengths(data: ReportData) -> bool:
-    return any(training.arm == vocab.UNIFORM_TRAINING for training in growth.lengths(data))
+    return any(training.variant == vocab.UNIFORM_TRAINING for training in growth.lengths(data))
 
 
 def _list_readings(data: ReportData) -> Iterator[str]:
@@ -181,30 +181,30 @@ def _list_readings(data: ReportData) -> Iterator[str]:
 
 
 def list_next_steps(data: ReportData) -> Iterator[str]:
-    arm = growth.planned(data)
-    if arm is None:
+    variant = growth.planned(data)
+    if variant is None:
         yield "Next: train uniform, the controls and other schedules: layerwise run growth"
         return
     at_end = [tuning for tuning in growth.tunings(data) if tuning.at_end]
     if at_end:
         further = sorted({each.chosen * (0.5 if each.chosen == min(each.losses) else 2.0) for each in at_end})
-        who, rates = join_words([each.arm for each in at_end]), ",".join(f"{rate:g}" for rate in further)
+        who, rates = join_words([each.variant for each in at_end]), ",".join(f"{rate:g}" for rate in further)
         yield f"Next: try further rates for {who}: layerwise train growth --learning-rates {rates}"
-    score = growth.against(data, growth.Training(arm))
-    if score is not None and judge_effect(score, data.level) == "better" and arm == growth.PUBLISHED:
+    score = growth.against(data, growth.Training(variant))
+    if score is not None and judge_effect(score, data.level) == "better" and variant == growth.PUBLISHED:
         yield "Next: test if it matters which layers train when: layerwise train growth --schedules importance,permuted"
 
 
 def _list_all_variants(data: ReportData) -> tuple[str, ...]:
-    return (*growth.arms(data), *data.rows.where(measure=(vocab.GROWTH, vocab.RATES)).axis("arm"))
+    return (*growth.list_schedules(data), *data.rows.where(measure=(vocab.GROWTH, vocab.RATES)).axis("variant"))
 
 
 def _list_main_parts(data: ReportData) -> Iterable[Part]:
     yield LossByCost(
         name="courses",
         derive=draw_loss_by_cost,
-        series="arm",
-        arms=_list_all_variants,
+        series="variant",
+        known_series=_list_all_variants,
         x="cost",
         height=460,
         legend="Variants",
@@ -216,7 +216,7 @@ def _list_main_parts(data: ReportData) -> Iterable[Part]:
     yield Text(_format_verdict, terminal=False)
     yield Pivot(
         name="variants",
-        rows={"variant": "arm"},
+        rows={"variant": "variant"},
         derive=_list_variants,
         columns=VARIANTS,
         terminal=5,
@@ -231,8 +231,8 @@ def _list_detail_parts(data: ReportData) -> Iterable[Part]:
     yield LossByStep(
         name="training",
         derive=read_losses,
-        series="arm",
-        arms=_list_all_variants,
+        series="variant",
+        known_series=_list_all_variants,
         legend="Variants",
         choices={"Loss": "metric"},
         words=lookup_format(LOSSES),
@@ -241,7 +241,7 @@ def _list_detail_parts(data: ReportData) -> Iterable[Part]:
         name="every-difference",
         derive=_list_differences,
         folded=True,
-        rows={"variant": "arm", "compared with": "against", "matched on": "unit"},
+        rows={"variant": "variant", "compared with": "against", "matched on": "unit"},
         words=lookup_format(AXES),
         columns=(
             Column("cost", vocab.AT, lambda row: format_large(row.value)),
@@ -259,25 +259,25 @@ def _list_detail_parts(data: ReportData) -> Iterable[Part]:
         folded=True,
         columns=(Column("loss increase when skipped (nats)", "skip", SIGNED),),
     )
-    chosen = {(tuning.arm, tuning.chosen) for tuning in growth.tunings(data)}
+    chosen = {(tuning.variant, tuning.chosen) for tuning in growth.tunings(data)}
     yield Pivot(
         name="rates",
         where={"measure": vocab.RATES, "learning_rate": PRESENT},
         folded=True,
-        rows={"variant": "arm", "learning rate": "learning_rate"},
+        rows={"variant": "variant", "learning rate": "learning_rate"},
         words=format_value,
         columns=(
             Column("validation loss (nats)", "nll", LOSS),
-            Column("", show=lambda row: "chosen" if (row.arm, row.learning_rate) in chosen else ""),
+            Column("", show=lambda row: "chosen" if (row.variant, row.learning_rate) in chosen else ""),
         ),
     )
     columns = make_cost_columns(COSTS, lambda share: f"{format_fixed(100.0 * share, 1)} %")
-    yield Pivot(name="costs", derive=_list_costs, rows={"variant": "arm"}, columns=columns, folded=True)
+    yield Pivot(name="costs", derive=_list_costs, rows={"variant": "variant"}, columns=columns, folded=True)
 
 
 def _list_tiles(data: ReportData) -> Iterable[tuple[str, str]]:
-    arms = growth.arms(data)
-    return make_variant_tiles(arms, {arm: growth.seeds(data, growth.Training(arm)) for arm in arms})
+    variants = growth.list_schedules(data)
+    return make_variant_tiles(variants, {variant: growth.seeds(data, growth.Training(variant)) for variant in variants})
 
 
 GROWTH_KIND = Kind(

@@ -54,14 +54,14 @@ from layerwise.train.cost.frontier import (
     ratio_row,
     saving_rows,
 )
-from layerwise.train.recipe import GrowthVariant
+from layerwise.train.recipe import GrowthExtension
 
 Model = tuple[str | None, int | None, float | None]
 """The variant, the seed and the share of the budget of a model."""
 
 
 @dataclass(frozen=True, slots=True)
-class FinishedArm:
+class FinishedVariant:
     """The finished trainings of a variant: its schedule, and records by seed."""
 
     name: str
@@ -69,7 +69,7 @@ class FinishedArm:
     records: Mapping[int, TrainingRecord]
 
     @property
-    def arm(self) -> str:
+    def variant(self) -> str:
         return parse_length(self.name)[0]
 
     @property
@@ -103,36 +103,40 @@ def _compute_median(figure: str, records: Iterable[TrainingRecord]) -> float | N
     return median(timed) if timed else None
 
 
-def list_finished_variants(folder: Path) -> dict[str, FinishedArm]:
+def list_finished_variants(folder: Path) -> dict[str, FinishedVariant]:
     records: dict[str, dict[int, TrainingRecord]] = {}
     for model in find_trained_models(folder):
         record = TrainingRecord.read(model)
-        if record is not None and record.recipe.get("variant") == GrowthVariant.NAME:
-            records.setdefault(record.arm, {})[record.seed] = record
+        if record is not None and record.recipe.get("extension") == GrowthExtension.NAME:
+            records.setdefault(record.variant, {})[record.seed] = record
     return {
-        arm: FinishedArm(arm, GrowthSchedule.from_json(next(iter(own.values())).recipe["options"]["schedule"]), own)
-        for arm, own in records.items()
+        variant: FinishedVariant(
+            variant, GrowthSchedule.from_json(next(iter(own.values())).recipe["options"]["schedule"]), own
+        )
+        for variant, own in records.items()
     }
 
 
 def compute_scores(
-    study: Study, task: GrowthTask, finished: Mapping[str, FinishedArm]
+    study: Study, task: GrowthTask, finished: Mapping[str, FinishedVariant]
 ) -> tuple[list[Score], dict[str, Points]]:
     """Return the rows of each variant, without comparisons, and its held-out points by seed."""
     models: dict[Model, Path] = {
-        (of.arm, seed, of.share): study.folder / of.name / f"seed-{seed}" / MODEL
+        (of.variant, seed, of.share): study.folder / of.name / f"seed-{seed}" / MODEL
         for of in finished.values()
         for seed in of.records
     }
 
     def loss(model: Model) -> Iterator[Score]:
-        arm, seed, share = model
-        yield make_held_out_row(models[model], task.splits, str(task.stack.device), arm=arm, seed=seed, share=share)
+        variant, seed, share = model
+        yield make_held_out_row(
+            models[model], task.splits, str(task.stack.device), variant=variant, seed=seed, share=share
+        )
 
     evaluations = RoundsTask(
         HELD_OUT,
         list(models),
-        lambda row: (row.arm, row.seed, row.share),
+        lambda row: (row.variant, row.seed, row.share),
         lambda: loss,
         lambda model: f"{model[0]}/{model[1]}  held-out text",
     )
@@ -151,42 +155,42 @@ def compute_scores(
     return rows, {name: _list_points(of, losses, uniform) for name, of in finished.items()}
 
 
-def _divide_by_uniform(finished: Mapping[str, FinishedArm]) -> list[FinishedArm]:
-    return [of for of in finished.values() if of.arm == UNIFORM]
+def _divide_by_uniform(finished: Mapping[str, FinishedVariant]) -> list[FinishedVariant]:
+    return [of for of in finished.values() if of.variant == UNIFORM]
 
 
-def _make_training_rows(of: FinishedArm) -> Iterator[Score]:
+def _make_training_rows(of: FinishedVariant) -> Iterator[Score]:
     phases = {f"step_seconds {phase.name}": phase.name for phase in of.schedule.phases}
-    for row in make_training_rows({(of.arm, seed): record for seed, record in of.records.items()}):
+    for row in make_training_rows({(of.variant, seed): record for seed, record in of.records.items()}):
         phase = phases.get(row.metric)
         metric = row.metric if phase is None else "step_seconds"
         yield replace(row, metric=metric, phase=phase, share=of.share)
 
 
-def make_schedule_rows(of: FinishedArm) -> Iterator[Score]:
+def make_schedule_rows(of: FinishedVariant) -> Iterator[Score]:
     for phase, (_, end) in zip(of.schedule.phases, of.schedule.bounds(of.steps), strict=True):
-        own: dict[str, Any] = {"arm": of.arm, "phase": phase.name, "step": end}
+        own: dict[str, Any] = {"variant": of.variant, "phase": phase.name, "step": end}
         for layer, share in enumerate(layer_shares(phase, of.schedule.depth)):
             yield Score(SCHEDULE, SHARE, share, layer=layer, **own)
         yield Score(SCHEDULE, SHARE, embedding_share(phase), part=EMBEDDING_PART, **own)
         yield Score(SCHEDULE, SHARE, head_share(phase), part=HEAD_PART, **own)
 
 
-def make_accounting_rows(of: FinishedArm, cost: ModelCost, uniform: float | None) -> Iterator[Score]:
+def make_accounting_rows(of: FinishedVariant, cost: ModelCost, uniform: float | None) -> Iterator[Score]:
     """Yield the cost of a step of every phase relative to `uniform` seconds; an untimed phase has no measured share."""
     shares, timed = phase_shares(of.schedule, cost), of.phase_seconds()
     for phase, (_, end), predicted in zip(of.schedule.phases, of.schedule.bounds(of.steps), shares, strict=True):
-        own: dict[str, Any] = {"arm": of.arm, "phase": phase.name, "step": end}
+        own: dict[str, Any] = {"variant": of.variant, "phase": phase.name, "step": end}
         yield Score(ACCOUNTING, PREDICTED, predicted, **own)
         if uniform is not None and phase.name in timed:
             yield Score(ACCOUNTING, MEASURED, timed[phase.name] / uniform, **own)
 
 
-def _list_points(of: FinishedArm, held_out: Mapping[Model, Score], uniform: float | None) -> Points:
-    usual, phases = (uniform, {}) if of.arm == UNIFORM else (of.seconds_per_step(), of.phase_seconds())
+def _list_points(of: FinishedVariant, held_out: Mapping[Model, Score], uniform: float | None) -> Points:
+    usual, phases = (uniform, {}) if of.variant == UNIFORM else (of.seconds_per_step(), of.phase_seconds())
     return {
         seed: CostPoint(
-            held_out[of.arm, seed, of.share].value,
+            held_out[of.variant, seed, of.share].value,
             {
                 "tokens": each.figures["tokens"],
                 "flops": each.figures["flops"],
@@ -198,7 +202,7 @@ def _list_points(of: FinishedArm, held_out: Mapping[Model, Score], uniform: floa
 
 
 def compare_variants(
-    finished: Mapping[str, FinishedArm], ends: Mapping[str, Points], cost: ModelCost
+    finished: Mapping[str, FinishedVariant], ends: Mapping[str, Points], cost: ModelCost
 ) -> tuple[list[Score], list[str]]:
     """Return the rows of every variant compared with uniform and with its controls, and notes on missing comparisons.
 
@@ -209,13 +213,13 @@ def compare_variants(
         return [], []
     uniform = _divide_by_uniform(finished)
     lengths = {seed: [ends[of.name][seed] for of in uniform if seed in of.records] for seed in ends[UNIFORM]}
-    others = [of for of in finished.values() if of.arm != UNIFORM]
+    others = [of for of in finished.values() if of.variant != UNIFORM]
     whole = {of.name: ends[of.name] for of in others if of.share is None}
     rows, notes = compare_at_cost(whole, lengths)
     if len(uniform) > 1:
         for row in compare_at_cost({of.name: ends[of.name] for of in others if of.share is not None}, lengths)[0]:
-            arm, share = parse_length(str(row.arm))
-            rows.append(replace(row, arm=arm, share=share))
+            variant, share = parse_length(str(row.variant))
+            rows.append(replace(row, variant=variant, share=share))
     for of in others:
         if set(of.records) & set(ends[UNIFORM]):
             rows += _compute_loss_ratios(of, ends[of.name], lengths, ends[UNIFORM])
@@ -232,19 +236,19 @@ def compare_variants(
 
 
 def _compute_savings(
-    own: FinishedArm, finished: Mapping[str, FinishedArm], ends: Mapping[str, Points], cost: ModelCost
+    own: FinishedVariant, finished: Mapping[str, FinishedVariant], ends: Mapping[str, Points], cost: ModelCost
 ) -> list[Score]:
     """Compute savings from the ends of trainings of several lengths, or from the loss curve of a single training."""
-    trained = [name for name, of in finished.items() if of.arm == own.arm]
+    trained = [name for name, of in finished.items() if of.variant == own.variant]
     seeds = set.intersection(*(set(ends[name]) for name in trained))
     if len(trained) > 1 and seeds:
         points = {seed: [ends[name][seed] for name in trained] for seed in seeds}
-        return saving_rows(own.arm, points, ends[UNIFORM])
+        return saving_rows(own.variant, points, ends[UNIFORM])
     uniform = {seed: curve[-1] for seed, curve in _read_curves(finished[UNIFORM], cost).items()}
-    return saving_rows(own.arm, _read_curves(own, cost), uniform)
+    return saving_rows(own.variant, _read_curves(own, cost), uniform)
 
 
-def _read_curves(of: FinishedArm, cost: ModelCost) -> dict[int, Sequence[CostPoint]]:
+def _read_curves(of: FinishedVariant, cost: ModelCost) -> dict[int, Sequence[CostPoint]]:
     """Return the validation losses by cost (expected FLOPs if the schedule draws layers at random)."""
     shares, phases, usual = phase_shares(of.schedule, cost), of.phase_seconds(), of.seconds_per_step()
     curves: dict[int, Sequence[CostPoint]] = {}
@@ -269,15 +273,15 @@ def _read_curves(of: FinishedArm, cost: ModelCost) -> dict[int, Sequence[CostPoi
 
 
 def _compute_loss_ratios(
-    of: FinishedArm, ends: Points, lengths: Mapping[int, Sequence[CostPoint]], whole: Points
+    of: FinishedVariant, ends: Points, lengths: Mapping[int, Sequence[CostPoint]], whole: Points
 ) -> Iterator[Score]:
     own = {seed: point.loss for seed, point in ends.items() if seed in whole}
     equal = {seed: _read_loss_after(ends[seed].costs["tokens"], lengths[seed], whole[seed]) for seed in own}
     measured = {seed: loss for seed, loss in equal.items() if loss is not None}
     if len(measured) == len(own):
-        yield make_loss_ratio_row(of.arm, own, measured, TOKENS, of.share)
+        yield make_loss_ratio_row(of.variant, own, measured, TOKENS, of.share)
     if of.share is not None:
-        yield make_loss_ratio_row(of.arm, own, {seed: whole[seed].loss for seed in own}, BUDGET, of.share)
+        yield make_loss_ratio_row(of.variant, own, {seed: whole[seed].loss for seed in own}, BUDGET, of.share)
 
 
 def _read_loss_after(tokens: float, lengths: Sequence[CostPoint], whole: CostPoint) -> float | None:
@@ -287,14 +291,14 @@ def _read_loss_after(tokens: float, lengths: Sequence[CostPoint], whole: CostPoi
 
 
 def make_loss_ratio_row(
-    arm: str, losses: Mapping[int, float], uniform: Mapping[int, float], terms: str, share: float | None = None
+    variant: str, losses: Mapping[int, float], uniform: Mapping[int, float], terms: str, share: float | None = None
 ) -> Score:
     """Return the ratio of uniform's loss to that of the variant, paired by seed."""
     ratio = log_ratio(uniform, losses)
-    return ratio_row(GROWTH, LOSS_RATIO, ratio, arm=arm, against=UNIFORM, unit=terms, share=share)
+    return ratio_row(GROWTH, LOSS_RATIO, ratio, variant=variant, against=UNIFORM, unit=terms, share=share)
 
 
-def _compute_time_saved(of: FinishedArm, uniform: FinishedArm) -> Iterator[Score]:
+def _compute_time_saved(of: FinishedVariant, uniform: FinishedVariant) -> Iterator[Score]:
     own, others = {}, {}
     for seed in set(of.records) & set(uniform.records):
         steps, usual, plain = uniform.records[seed].steps, of.seconds_per_step(seed), uniform.seconds_per_step(seed)
@@ -304,4 +308,6 @@ def _compute_time_saved(of: FinishedArm, uniform: FinishedArm) -> Iterator[Score
     if own:
         taken = log_ratio(own, others)
         low, high = (None if bound is None else 1 - exp(bound) for bound in (taken.high, taken.low))
-        yield Score(GROWTH, TIME_SAVED, 1 - exp(taken.value), low, high, arm=of.arm, against=UNIFORM, unit=TOKENS)
+        yield Score(
+            GROWTH, TIME_SAVED, 1 - exp(taken.value), low, high, variant=of.variant, against=UNIFORM, unit=TOKENS
+        )

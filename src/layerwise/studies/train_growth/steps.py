@@ -83,9 +83,9 @@ class LearningRateSweep:
             for name, tried in of.items():
                 if len(tried) > 1:
                     for value, loss in sorted(tried.items()):
-                        columns: dict[str, Any] = {"arm": name, setting: value}
+                        columns: dict[str, Any] = {"variant": name, setting: value}
                         yield Score(RATES, "nll", loss, **columns)
-                    columns = {"arm": name, setting: select_rate(tried)}
+                    columns = {"variant": name, setting: select_rate(tried)}
                     yield Score(RATES, "chosen", 1.0, **columns)
 
     def training_at_best(self, name: str, schedule: GrowthSchedule) -> RecipeTraining:
@@ -102,8 +102,8 @@ class LearningRateSweep:
         settings = replace(self.design.task.settings, learning_rate=rate)
         if warmup:
             settings = replace(settings, warmup=warmup[0])
-        arm = self.design.arm(name, schedule, settings, [FIRST_SWEEP_SEED])
-        return make_trial(arm.recipe(self.design.task, FIRST_SWEEP_SEED), rate, *warmup)
+        variant = self.design.plan_variant(name, schedule, settings, [FIRST_SWEEP_SEED])
+        return make_trial(variant.recipe(self.design.task, FIRST_SWEEP_SEED), rate, *warmup)
 
 
 def build_known(

@@ -122,7 +122,7 @@ def growth(
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:
-        The rows: losses and costs by `arm` and `seed`, and of measure `growth` the differences between variants.
+        The rows: losses and costs by `variant` and `seed`, and of measure `growth` the differences between variants.
 
     Raises:
         OptionError: If options contradict each other.
@@ -200,6 +200,6 @@ def growth(
             known, notes = known | measured, notes + more_notes
         for note in notes:
             study.reporter.log(f"note: {note}")
-        study.execute(design.trainings(design.arms(known, sweep.settings_of)))
+        study.execute(design.trainings(design.list_variants(known, sweep.settings_of)))
         growth_steps.write_results(study, task, sweep, notes)
     return Result(study.folder)

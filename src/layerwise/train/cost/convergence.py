@@ -48,8 +48,8 @@ Curves = Mapping[str, Mapping[int, ValidationCurve]]
 """Curves by variant and seed."""
 
 
-def common_target(*arms: Mapping[int, ValidationCurve]) -> float:
-    return max(descending(curve.losses)[-1] for arm in arms for curve in arm.values())
+def common_target(*variants: Mapping[int, ValidationCurve]) -> float:
+    return max(descending(curve.losses)[-1] for variant in variants for curve in variant.values())
 
 
 def convergence_rows(curves: Curves, reference: str) -> list[Score]:
@@ -59,25 +59,25 @@ def convergence_rows(curves: Curves, reference: str) -> list[Score]:
     goals = _goals(curves, reference)
     rows = [Score(CONVERGENCE, "loss", goals[reference])]
     rows += [
-        Score(CONVERGENCE, "loss", goal, arm=arm, against=reference)
-        for arm, goal in goals.items()
+        Score(CONVERGENCE, "loss", goal, variant=variant, against=reference)
+        for variant, goal in goals.items()
         if goal != goals[reference]
     ]
     for cost in COSTS:
         pairs: dict[str, tuple[Spent, Spent]] = {}
-        for arm, goal in goals.items():
-            own, base = (spent_to(curves[name], cost, goal) for name in (arm, reference))
+        for variant, goal in goals.items():
+            own, base = (spent_to(curves[name], cost, goal) for name in (variant, reference))
             if own:
                 values = [each.cost for each in own.values()]
                 low, high = seed_interval(values) if _are_exact(own) else (None, None)
-                rows.append(Score(CONVERGENCE, "cost", float(np.mean(values)), low, high, arm=arm, unit=cost))
-                pairs[arm] = own, base
+                rows.append(Score(CONVERGENCE, "cost", float(np.mean(values)), low, high, variant=variant, unit=cost))
+                pairs[variant] = own, base
         rows += ratio_rows(pairs, reference, cost)
     return rows
 
 
 def _goals(curves: Curves, reference: str) -> dict[str, float]:
-    return {arm: common_target(of, curves[reference]) for arm, of in curves.items() if of}
+    return {variant: common_target(of, curves[reference]) for variant, of in curves.items() if of}
 
 
 Spent = Mapping[int, Reached]
@@ -101,26 +101,26 @@ def _are_exact(spent: Spent) -> bool:
 
 def ratio_rows(spent: Mapping[str, tuple[Spent, Spent]], reference: str, cost: str) -> list[Score]:
     logs: dict[str, SeedDifference] = {}
-    for arm, pair in spent.items():
+    for variant, pair in spent.items():
         shared = set(pair[0]) & set(pair[1])
-        if arm != reference and shared:
+        if variant != reference and shared:
             own, base = ({seed: of[seed] for seed in shared} for of in pair)
             mean = log_ratio(*({seed: each.cost for seed, each in costs.items()} for costs in (own, base)))
             exact = _are_exact(own) and _are_exact(base)
-            logs[arm] = mean if exact else SeedDifference(mean.value, mean.seeds)
-    adjusted = holm_by_key({arm: each.p for arm, each in logs.items()})
+            logs[variant] = mean if exact else SeedDifference(mean.value, mean.seeds)
+    adjusted = holm_by_key({variant: each.p for variant, each in logs.items()})
     return [
         ratio_row(
             CONVERGENCE,
             "ratio",
             each,
             p=each.p,
-            p_adjusted=adjusted.get(arm),
-            arm=arm,
+            p_adjusted=adjusted.get(variant),
+            variant=variant,
             against=reference,
             unit=cost,
         )
-        for arm, each in logs.items()
+        for variant, each in logs.items()
     ]
 
 
@@ -137,9 +137,9 @@ def score_curve(points: Mapping[int, float], step_seconds: float | None = None) 
 def tuning_convergence_rows(curves: Mapping[str, Curves], reference: str) -> list[Score]:
     """Return the rows of all tasks for which the reference has a curve; `curves` are by task, variant and seed."""
     rows: list[Score] = []
-    compared = {task: arms for task, arms in curves.items() if arms.get(reference)}
-    for task, arms in compared.items():
-        for row in convergence_rows(arms, reference):
+    compared = {task: variants for task, variants in curves.items() if variants.get(reference)}
+    for task, variants in compared.items():
+        for row in convergence_rows(variants, reference):
             if row.metric == "loss":
                 row = replace(row, metric="score", value=1 - row.value)
             rows.append(replace(row, measure=TUNING_CONVERGENCE, task=task))
@@ -147,17 +147,17 @@ def tuning_convergence_rows(curves: Mapping[str, Curves], reference: str) -> lis
 
 
 def _over_tasks(curves: Mapping[str, Curves], reference: str) -> Iterator[Score]:
-    arms = [arm for arm in next(iter(curves.values())) if all(of.get(arm) for of in curves.values())]
+    variants = [variant for variant in next(iter(curves.values())) if all(of.get(variant) for of in curves.values())]
     goals = {task: _goals(of, reference) for task, of in curves.items()}
     for cost in COSTS:
         spent: dict[str, tuple[Spent, Spent]] = {}
-        for arm in arms:
+        for variant in variants:
             own, base = (
-                _pooled([spent_to(of[name], cost, goals[task][arm]) for task, of in curves.items()])
-                for name in (arm, reference)
+                _pooled([spent_to(of[name], cost, goals[task][variant]) for task, of in curves.items()])
+                for name in (variant, reference)
             )
             if own and base:
-                spent[arm] = own, base
+                spent[variant] = own, base
         for row in ratio_rows(spent, reference, cost):
             yield replace(row, measure=TUNING_CONVERGENCE)
 
@@ -175,25 +175,25 @@ def _pooled(tasks: Sequence[Spent]) -> Spent:
 
 def pretraining_convergence(rows: Iterable[Score]) -> list[Score]:
     trained = Rows(rows).where(measure=TRAINING)
-    seconds = {(row.arm, row.seed): row.value for row in trained.where(metric="step_seconds")}
+    seconds = {(row.variant, row.seed): row.value for row in trained.where(metric="step_seconds")}
     curves: dict[str, dict[int, ValidationCurve]] = {}
-    for arm, of in trained.where(metric="validation_loss", step=PRESENT).by("arm").items():
-        for seed, noted in of.by("seed").items() if find_share(arm) is None else ():
+    for variant, of in trained.where(metric="validation_loss", step=PRESENT).by("variant").items():
+        for seed, noted in of.by("seed").items() if find_share(variant) is None else ():
             losses = {row.step or 0: row.value for row in noted}
             if steps := tuple(sorted(step for step in losses if step > 0)):
-                curve = ValidationCurve(steps, tuple(losses[step] for step in steps), seconds.get((arm, seed)))
-                curves.setdefault(arm, {})[seed] = curve
+                curve = ValidationCurve(steps, tuple(losses[step] for step in steps), seconds.get((variant, seed)))
+                curves.setdefault(variant, {})[seed] = curve
     return convergence_rows(curves, BACKBONE) if len(curves) > 1 else []
 
 
 def fine_tuning_convergence(rows: Iterable[Score]) -> list[Score]:
     learned = Rows(rows).where(measure=LEARNING_CURVE, plan=None)
-    seconds = {(row.task, row.arm, row.seed): row.value for row in learned.where(metric="step_seconds")}
+    seconds = {(row.task, row.variant, row.seed): row.value for row in learned.where(metric="step_seconds")}
     curves: dict[str, dict[str, dict[int, ValidationCurve]]] = {}
     for task, taught in learned.where(step=PRESENT, tuning_seed=0).by("task").items():
-        for arm, of in taught.by("arm").items():
-            curves.setdefault(task, {})[arm] = {
-                seed: score_curve({row.step or 0: row.value for row in points}, seconds.get((task, arm, seed)))
+        for variant, of in taught.by("variant").items():
+            curves.setdefault(task, {})[variant] = {
+                seed: score_curve({row.step or 0: row.value for row in points}, seconds.get((task, variant, seed)))
                 for seed, points in of.by("seed").items()
             }
     return tuning_convergence_rows(curves, BACKBONE)

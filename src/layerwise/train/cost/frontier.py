@@ -81,18 +81,18 @@ def loss_at(lengths: Iterable[CostPoint], amount: float, cost: str) -> float | N
     return known[low] + share * (known[high] - known[low])
 
 
-def difference_at(arm: Points, lengths: Mapping[int, Sequence[CostPoint]], cost: str) -> SeedDifference | None:
+def difference_at(variant: Points, lengths: Mapping[int, Sequence[CostPoint]], cost: str) -> SeedDifference | None:
     """Return the mean over seeds of a variant's loss minus uniform's at equal cost, or None if a seed has none."""
-    shared = sorted(set(arm) & set(lengths))
-    uniform = {seed: loss_at(lengths[seed], arm[seed].costs[cost], cost) for seed in shared}
+    shared = sorted(set(variant) & set(lengths))
+    uniform = {seed: loss_at(lengths[seed], variant[seed].costs[cost], cost) for seed in shared}
     known = {seed: loss for seed, loss in uniform.items() if loss is not None}
     if not known or len(known) < len(uniform):
         return None
-    return seed_difference({seed: arm[seed].loss for seed in shared}, known)
+    return seed_difference({seed: variant[seed].loss for seed in shared}, known)
 
 
 def compare_at_cost(
-    arms: Mapping[str, Points], lengths: Mapping[int, Sequence[CostPoint]]
+    variants: Mapping[str, Points], lengths: Mapping[int, Sequence[CostPoint]]
 ) -> tuple[list[Score], list[str]]:
     """Compare every variant with the `lengths` of uniform by seed at every cost; return rows and notes on omissions.
 
@@ -103,24 +103,24 @@ def compare_at_cost(
     notes: list[str] = []
     is_frontier = any(len(points) > 1 for points in lengths.values())
     for cost in COSTS:
-        every = {arm: difference_at(points, lengths, cost) for arm, points in arms.items()}
-        compared = {arm: each for arm, each in every.items() if each is not None}
+        every = {variant: difference_at(points, lengths, cost) for variant, points in variants.items()}
+        compared = {variant: each for variant, each in every.items() if each is not None}
         rows += difference_rows(compared, UNIFORM_TRAINING, cost)
-        for arm in arms if is_frontier else compared:
-            spent = float(np.mean([point.costs[cost] for point in arms[arm].values()]))
-            rows.append(Score(GROWTH, AT, spent, arm=arm, against=UNIFORM_TRAINING, unit=cost))
+        for variant in variants if is_frontier else compared:
+            spent = float(np.mean([point.costs[cost] for point in variants[variant].values()]))
+            rows.append(Score(GROWTH, AT, spent, variant=variant, against=UNIFORM_TRAINING, unit=cost))
         notes += [
-            f"{arm} is not compared with uniform at equal {cost}: its cost is outside the range of the uniform "
+            f"{variant} is not compared with uniform at equal {cost}: its cost is outside the range of the uniform "
             "trainings"
-            for arm in arms
-            if is_frontier and arm not in compared
+            for variant in variants
+            if is_frontier and variant not in compared
         ]
     return rows, notes
 
 
 def difference_rows(differences: Mapping[str, SeedDifference], name: str, cost: str) -> list[Score]:
     """Return rows of the differences from `name` at one cost, with corrected p."""
-    adjusted = holm_by_key({arm: each.p for arm, each in differences.items()})
+    adjusted = holm_by_key({variant: each.p for variant, each in differences.items()})
     return [
         Score(
             GROWTH,
@@ -129,13 +129,13 @@ def difference_rows(differences: Mapping[str, SeedDifference], name: str, cost: 
             each.low,
             each.high,
             each.p,
-            p_adjusted=adjusted.get(arm),
+            p_adjusted=adjusted.get(variant),
             mde=each.mde,
-            arm=arm,
+            variant=variant,
             against=name,
             unit=cost,
         )
-        for arm, each in differences.items()
+        for variant, each in differences.items()
     ]
 
 
@@ -182,7 +182,7 @@ def descending(losses: Sequence[float]) -> list[float]:
     return monotone
 
 
-def saving_rows(arm: str, trainings: Mapping[int, Sequence[CostPoint]], uniform: Points) -> list[Score]:
+def saving_rows(variant: str, trainings: Mapping[int, Sequence[CostPoint]], uniform: Points) -> list[Score]:
     """Return the share of each cost of `uniform` that a variant saves to reach its loss.
 
     The metric is `SAVING` with its interval over seeds, or a bound: `SAVING_AT_MOST` if `NEVER` seeds missed the loss,
@@ -204,7 +204,7 @@ def saving_rows(arm: str, trainings: Mapping[int, Sequence[CostPoint]], uniform:
         ratio = log_ratio({seed: each.cost for seed, each in reached.items()}, spent)
         value = 1 - exp(ratio.value)
         low, high = (None if bound is None else 1 - exp(bound) for bound in (ratio.high, ratio.low))
-        columns: dict[str, Any] = {"arm": arm, "against": UNIFORM_TRAINING, "unit": cost}
+        columns: dict[str, Any] = {"variant": variant, "against": UNIFORM_TRAINING, "unit": cost}
         if never:
             rows.append(Score(GROWTH, SAVING_AT_MOST, value if high is None else high, **columns))
             rows.append(Score(GROWTH, NEVER, float(never), **columns))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from layerwise.errors import TrainError
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Fixed
-from layerwise.train.recipe import Recipe, Settings, Variant
+from layerwise.train.recipe import Recipe, Settings, TrainingExtension
 
 Method = Literal["lora", "full", "tail"]
 Teacher = Literal["self", "none"]
@@ -21,7 +21,7 @@ TAIL_LAYERS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class HealingOptions(Variant):
+class HealingOptions(TrainingExtension):
     """Options of a healing under `plan`.
 
     Args:

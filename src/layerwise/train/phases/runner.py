@@ -29,9 +29,9 @@ from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.checks.forward_trace import tensors
 from layerwise.stack.inputs import evaluating, main_tensor
-from layerwise.stack.weights import random_twin
+from layerwise.stack.weights import make_random_init
 from layerwise.train.phases.step_schedule import StepSchedule
-from layerwise.train.recipe import GrowthVariant
+from layerwise.train.recipe import GrowthExtension
 from layerwise.train.sharding import assign, reshard
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training_log import median_step_seconds
@@ -156,7 +156,7 @@ class GrowthRunner(TrainerCallback):
         for layer, source in phase.copies:
             _assign(block(layer), sources[source])
         if phase.redraw:
-            fresh = random_twin(self.stack, seed_of(self.step_schedule.seed, phase))
+            fresh = make_random_init(self.stack, seed_of(self.step_schedule.seed, phase))
             for layer in phase.redraw:
                 _assign(block(layer), fresh.block(layer).parameters())
         for layer, factor in phase.scale:
@@ -228,7 +228,7 @@ class GrowthTrainer(PlanTrainer):
         return figures
 
 
-def growth_runner(stack: Stack, growth: GrowthVariant, splits: Splits, seed: int) -> GrowthRunner:
+def growth_runner(stack: Stack, growth: GrowthExtension, splits: Splits, seed: int) -> GrowthRunner:
     """Create the callback that applies `growth` to `stack`.
 
     Raises:
@@ -250,7 +250,7 @@ def growth_runner(stack: Stack, growth: GrowthVariant, splits: Splits, seed: int
             if _shapes(stack, layer) != _shapes(stack, source):
                 phase.refuse(f"layer {layer} cannot copy layer {source}: their shapes differ")
     if any(phase.redraw for phase in growth.schedule.phases):
-        random_twin(stack, step_schedule.seed)  # raises now rather than when the phase starts
+        make_random_init(stack, step_schedule.seed)  # raises now rather than when the phase starts
     return GrowthRunner(stack, step_schedule, growth.cost, around)
 
 

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from layerwise.data.text.span_masking import ALGORITHM as MASKING
 from layerwise.errors import TrainError, near_matches
 from layerwise.models import ElcConfig, ElcForMaskedLM
-from layerwise.models.elc.configuration import check_initialisation, find_variant
+from layerwise.models.elc.configuration import check_initialization, find_variant
 from layerwise.train.precision import Precision
 from layerwise.train.pretrain.curriculum import CurriculumPhase
 from layerwise.train.pretrain.lamb import ALGORITHM
@@ -27,7 +27,7 @@ from layerwise.train.recipe import check_positive
 class PretrainingRecipe:
     """Recipe of a pretraining; the defaults are those of the published small model.
 
-    `arm` names the variant in results. A step reads `batch_size` segments of `lengths[0]` tokens, in
+    `variant` names the variant in results. A step reads `batch_size` segments of `lengths[0]` tokens, in
     `gradient_accumulation_steps` equal parts; after the share `short` of the steps it reads a quarter as many segments
     of `lengths[1]`. `learning_rate` is the peak, `floor` its final share, `warmup` the share of steps with a rising
     rate. `mask_probability` is the share of masked tokens; a masked span continues with probability 1 - `stop`. `evals`
@@ -36,10 +36,10 @@ class PretrainingRecipe:
     are not trained. With `compiled`, layers are compiled; with `padding_free`, only attention is computed for padding.
     """
 
-    arm: str = "elc"
-    size: str = "small"
     variant: str = "elc"
-    initialisation: str | None = None
+    size: str = "small"
+    architecture: str = "elc"
+    initialization: str | None = None
     frozen_layer_weights: bool = False
     steps: int = 31_250
     batch_size: int = 8_192
@@ -78,7 +78,7 @@ class PretrainingRecipe:
 
     def to_json(self) -> dict[str, Any]:
         """Return the recipe in JSON values, with the names of the `optimizer` and `masking` algorithms."""
-        content = {"variant": "plain", "optimizer": ALGORITHM, "masking": MASKING, "pretraining": asdict(self)}
+        content = {"extension": "plain", "optimizer": ALGORITHM, "masking": MASKING, "pretraining": asdict(self)}
         plain: dict[str, Any] = json.loads(json.dumps(content))
         return plain
 
@@ -141,13 +141,13 @@ processes, reduce the accumulation accordingly.
 
 
 def pretraining_recipe(
-    size: str = "small", variant: str = "elc", *, arm: str | None = None, **changes: Any
+    size: str = "small", architecture: str = "elc", *, variant: str | None = None, **changes: Any
 ) -> PretrainingRecipe:
-    """Return the recipe of a size (`tiny`, `small`, `base`) for a variant; `changes` replace other settings.
+    """Return the recipe of a size (`tiny`, `small`, `base`) for an architecture; `changes` replace other settings.
 
     Raises:
         TrainError: If the size is unknown.
-        ModelError: If the variant or initialization is unknown.
+        ModelError: If the architecture or initialization is unknown.
 
     Example:
     >>> pretraining_recipe("base", "ltg", steps=1_000).switch
@@ -155,19 +155,19 @@ def pretraining_recipe(
     """
     if size not in PRESETS:
         raise TrainError(f"unknown model size {size!r}; {near_matches(size, PRESETS)}")
-    find_variant(variant)
-    recipe = replace(PRESETS[size], arm=arm or variant, variant=variant, **changes)
-    if recipe.initialisation is not None:
-        check_initialisation(recipe.initialisation)
+    find_variant(architecture)
+    recipe = replace(PRESETS[size], variant=variant or architecture, architecture=architecture, **changes)
+    if recipe.initialization is not None:
+        check_initialization(recipe.initialization)
     return recipe
 
 
 def new_model(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> ElcForMaskedLM:
     config = ElcConfig.of_size(
         recipe.size,
-        variant=recipe.variant,
+        variant=recipe.architecture,
         vocab_size=len(tokenizer),
-        initialisation=recipe.initialisation,
+        initialization=recipe.initialization,
         max_position_embeddings=max(512, *recipe.lengths),
         pad_token_id=tokenizer.pad_token_id,
         hidden_dropout_prob=recipe.dropout,

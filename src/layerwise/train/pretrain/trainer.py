@@ -70,7 +70,7 @@ def pretrain(
     check_tokenizer(tokenizer, str(tokenizer.name_or_path or "that was given"))
     make = partial(trainer_of, tokenizer, text, recipe, seed, folder, progress=progress, arguments=arguments)
     config = training_config(tokenizer, text, recipe, seed)
-    return run_training(make, config, folder, arm=recipe.arm, data_name=text.name)
+    return run_training(make, config, folder, variant=recipe.variant, data_name=text.name)
 
 
 def trainer_of(
@@ -191,7 +191,7 @@ class PretrainingTrainer(DividedValidation):
 
 
 def _origin(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> str:
-    content = [SIZES[recipe.size], recipe.variant, recipe.initialisation, sorted(tokenizer.get_vocab().items())]
+    content = [SIZES[recipe.size], recipe.architecture, recipe.initialization, sorted(tokenizer.get_vocab().items())]
     return sha256(json.dumps(content).encode()).hexdigest()
 
 

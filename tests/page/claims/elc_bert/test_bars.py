@@ -14,8 +14,8 @@ GOOD: Interval = (0.6, 0.8)
 SKILLS: tuple[tuple[Interval, bool], ...] = (((0.5 + NEAR, 0.6), True), ((0.5 - NEAR, 0.6), False), ((0.2, 0.4), False))
 
 
-def skilled(arm: str, right: Interval = GOOD) -> tuple[Score, ...]:
-    return bars.plant_rows("", {"accuracy": right}, measure="pairs", arm=arm)
+def skilled(variant: str, right: Interval = GOOD) -> tuple[Score, ...]:
+    return bars.plant_rows("", {"accuracy": right}, measure="pairs", variant=variant)
 
 
 def turned(ends: Interval) -> Interval:
@@ -25,9 +25,9 @@ def turned(ends: Interval) -> Interval:
 def gains(rule: str, task: str, terms: str, margin: float, better: Callable[[Interval], Interval]) -> Iterator[Case]:
     def study(gain: Interval, learned: Interval = CLEAR, right: Interval = GOOD) -> tuple[Score, ...]:
         return (
-            *bars.plant_rows("", {"difference": better(gain)}, task, "study", arm="elc", against="ltg", unit=terms),
+            *bars.plant_rows("", {"difference": better(gain)}, task, "study", variant="elc", against="ltg", unit=terms),
             *bars.plant_rows(
-                "", {"difference": better(learned)}, task, "study", arm="elc", against="elc-frozen", unit="tokens"
+                "", {"difference": better(learned)}, task, "study", variant="elc", against="elc-frozen", unit="tokens"
             ),
             *skilled("ltg", right),
         )
@@ -59,7 +59,7 @@ def masses() -> Iterator[Case]:
 
 
 def agreement(value: float, half: float, condition: str | None) -> tuple[Score, ...]:
-    own = Score("seed_agreement", "correlation", 0.1 + value, arm="elc", condition=condition)
+    own = Score("seed_agreement", "correlation", 0.1 + value, variant="elc", condition=condition)
     return own, replace(own, value=0.1, low=0.1 - half, high=0.1 + half, against="shuffled")
 
 
@@ -90,7 +90,7 @@ test_every_bar_is_where_it_is = bars.make_exact_test(
 
 
 def behind(task: str, terms: str, ends: Interval) -> tuple[tuple[Score, ...], str]:
-    difference = bars.plant_rows("", {"difference": ends}, task, "study", arm="elc", against="ltg", unit=terms)
+    difference = bars.plant_rows("", {"difference": ends}, task, "study", variant="elc", against="ltg", unit=terms)
     return (*difference, *skilled("ltg")), "elc"
 
 
@@ -109,7 +109,7 @@ test_a_training_that_is_not_over_contradicts_nothing = bars.make_unfinished_test
 
 def uniformity() -> Iterator[Case]:
     def rows(distance: Interval, learned: Interval = CLEAR, right: Interval = GOOD) -> tuple[Score, ...]:
-        own = bars.plant_rows("", {"distance": distance, "learned": learned}, measure="uniformity", arm="elc")
+        own = bars.plant_rows("", {"distance": distance, "learned": learned}, measure="uniformity", variant="elc")
         return (*own, *skilled("elc", right))
 
     verdicts = {"above": SUPPORTED, "below": CONTRADICTED, "open": INCONCLUSIVE}

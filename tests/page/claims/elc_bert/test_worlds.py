@@ -30,40 +30,40 @@ def pairs(gain: float, learned: float | None, seeds: int = 5, noise: float = 0.0
 def _study(
     measure: str, metric: str, better: float, gain: float, learned: float | None, seeds: int, noise: float, skewed: bool
 ) -> Truth:
-    arms = {"ltg": 0.0, "elc": gain, **({} if learned is None else {"elc-frozen": gain - learned})}
+    variants = {"ltg": 0.0, "elc": gain, **({} if learned is None else {"elc-frozen": gain - learned})}
     terms = "seconds" if measure == "masked_lm" else "tokens"
 
     def rows(run: int) -> Iterable[Score]:
         draw = np.random.default_rng(run)
         shared = 5 * noise * draw.standard_normal(seeds)  # order of the text and masks, common to all variants
         found = []
-        for arm, better_by in arms.items():
+        for variant, better_by in variants.items():
             own = draw.exponential(size=seeds) - 1.0 if skewed else draw.standard_normal(seeds)
             values = 0.7 + shared + noise * own + better * better_by
-            found += [Score(measure, metric, value, arm=arm, seed=seed) for seed, value in enumerate(values)]
-        return [*found, *contrast_variants(found, terms), Score("pairs", "accuracy", 0.7, 0.65, 0.75, arm="ltg")]
+            found += [Score(measure, metric, value, variant=variant, seed=seed) for seed, value in enumerate(values)]
+        return [*found, *contrast_variants(found, terms), Score("pairs", "accuracy", 0.7, 0.65, 0.75, variant="ltg")]
 
     return rows
 
 
 DEPTH = 12
 BIASED, EQUAL = "biased", "zero"
-LEARNED = Score("pairs", "accuracy", 0.7, 0.65, 0.75, arm="elc")
+LEARNED = Score("pairs", "accuracy", 0.7, 0.65, 0.75, variant="elc")
 
 
-def start(initialisation: str) -> np.ndarray:
+def start(initialization: str) -> np.ndarray:
     found = np.zeros((DEPTH, DEPTH + 1))
     for reader in range(DEPTH):
-        found[reader, : reader + 1] = first_values(initialisation, reader + 1, softmax=False)
+        found[reader, : reader + 1] = first_values(initialization, reader + 1, softmax=False)
     return found
 
 
-def trained(run: int, initialisation: str, *, ends: float, shared: float, seeds: int, own: float = 0.3) -> np.ndarray:
+def trained(run: int, initialization: str, *, ends: float, shared: float, seeds: int, own: float = 0.3) -> np.ndarray:
     """Training adds `ends` to the scalars of embedding and previous layer, a shared pattern, and one per seed."""
     draw = np.random.default_rng(run)
     common = shared * draw.standard_normal((DEPTH, DEPTH + 1))
     alone = own * (draw.standard_normal((seeds, DEPTH, DEPTH + 1)) + draw.standard_normal((seeds, 1, DEPTH + 1)))
-    first = start(initialisation)
+    first = start(initialization)
     moved = np.log(first, out=np.zeros_like(first), where=first > 0) + common + alone
     moved[:, :, 0] += ends
     moved[:, np.arange(DEPTH), np.arange(DEPTH)] += ends
@@ -71,26 +71,26 @@ def trained(run: int, initialisation: str, *, ends: float, shared: float, seeds:
     return np.asarray(weights / weights.sum(axis=2, keepdims=True))
 
 
-def masses(initialisation: str, ends: float, seeds: int = 5, own: float = 0.3) -> Truth:
+def masses(initialization: str, ends: float, seeds: int = 5, own: float = 0.3) -> Truth:
     def rows(run: int) -> Iterable[Score]:
-        weights = trained(run, initialisation, ends=ends, shared=0.2, seeds=seeds, own=own)
-        return [*mass("elc", weights, start(initialisation)), LEARNED]
+        weights = trained(run, initialization, ends=ends, shared=0.2, seeds=seeds, own=own)
+        return [*mass("elc", weights, start(initialization)), LEARNED]
 
     return rows
 
 
-def uniformity(initialisation: str, ends: float, own: float, shared: float = 0.0) -> Truth:
+def uniformity(initialization: str, ends: float, own: float, shared: float = 0.0) -> Truth:
     def rows(run: int) -> Iterable[Score]:
-        weights = trained(run, initialisation, ends=ends, shared=shared, seeds=5, own=own)
-        return [*uniformity_rows("elc", weights, start(initialisation)), LEARNED]
+        weights = trained(run, initialization, ends=ends, shared=shared, seeds=5, own=own)
+        return [*uniformity_rows("elc", weights, start(initialization)), LEARNED]
 
     return rows
 
 
-def agreements(initialisation: str, shared: float, seeds: int = 5) -> Truth:
+def agreements(initialization: str, shared: float, seeds: int = 5) -> Truth:
     def rows(run: int) -> Iterable[Score]:
-        weights = trained(run, initialisation, ends=0.0, shared=shared, seeds=seeds)
-        return [*seed_agreement_scores("elc", weights, initial=start(initialisation), draws=100, seed=run), LEARNED]
+        weights = trained(run, initialization, ends=0.0, shared=shared, seeds=seeds)
+        return [*seed_agreement_scores("elc", weights, initial=start(initialization), draws=100, seed=run), LEARNED]
 
     return rows
 
@@ -145,7 +145,7 @@ def test_a_gain_of_the_printed_resolution_is_detected(
     rule: str, study: Callable[..., Truth], margin: float, noise: float, seeds: int
 ) -> None:
     rows = [row for run in range(200) for row in study(0.02, 0.02, seeds, noise)(run) if row.against == "ltg"]
-    seen = max(margin, fmean(row.mde for row in rows if row.arm == "elc" and row.mde is not None))
+    seen = max(margin, fmean(row.mde for row in rows if row.variant == "elc" and row.mde is not None))
     check_verdicts(rule, study(seen, 10 * seen, seeds, noise), DEPTH, SUPPORTED, (), runs=1_200)
 
 

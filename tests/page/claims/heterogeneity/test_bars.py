@@ -78,8 +78,10 @@ def scored(measure: str, rows: Mapping[str, Interval | float], **columns: Any) -
 def correlations() -> Iterator[Case]:
     def recovered(published: Interval, among: Interval) -> tuple[Score, ...]:
         return (
-            *scored("recovery", {"spearman_published": published, "layers": 30.0}, condition="noise_50", arm="layer"),
-            *scored("recovery", {"spearman": among, "layers": 30.0}, condition="equal_damage", arm="layer"),
+            *scored(
+                "recovery", {"spearman_published": published, "layers": 30.0}, condition="noise_50", variant="layer"
+            ),
+            *scored("recovery", {"spearman": among, "layers": 30.0}, condition="equal_damage", variant="layer"),
         )
 
     published = {"above": SUPPORTED, "within": SUPPORTED, "below": INCONCLUSIVE, "open": SUPPORTED}
@@ -95,17 +97,17 @@ def correlations() -> Iterator[Case]:
 
 
 def lagged(ends: Interval) -> tuple[Score, ...]:
-    return scored("deltas", {"unresolved": ends, "correlation": -0.5}, distance=1)
+    return scored("deltas", {"inconclusive": ends, "correlation": -0.5}, distance=1)
 
 
-TWIN = "twin"
+RANDOM_INIT = "random_init"
 
 
 def r_squared(**rows: Interval) -> tuple[Score, ...]:
     usual: dict[str, Interval | float] = {"in_sample_r2": (0.8, 0.9)}
-    twin = rows.pop(TWIN, None)
-    null: Rows = {} if twin is None else {"heldout_rows_r2": twin}
-    return (*scored("predictability", {**usual, **rows}), *scored("predictability", null, against="random_twin"))
+    untrained = rows.pop(RANDOM_INIT, None)
+    null: Rows = {} if untrained is None else {"heldout_rows_r2": untrained}
+    return (*scored("predictability", {**usual, **rows}), *scored("predictability", null, against="random_init"))
 
 
 def threefold(end: float, way: float, half: float = 0.02) -> Interval:
@@ -114,7 +116,7 @@ def threefold(end: float, way: float, half: float = 0.02) -> Interval:
 
 
 def predictions() -> Iterator[Case]:
-    held, twin = "heldout_rows_r2", TWIN
+    held, untrained = "heldout_rows_r2", RANDOM_INIT
 
     def case(name: str, verdict: str, **rows: Interval) -> Case:
         return Case("predictability", name, r_squared(**rows), verdict)
@@ -136,17 +138,19 @@ def predictions() -> Iterator[Case]:
     both = {held: good, "heldout_layers_r2": good}
     top = 0.8 + sqrt(3) * 0.02
     bottom = 0.8 - sqrt(3) * 0.02
-    yield case("a null within a tenth", NULL, **both, **{twin: (top - 0.1 + NEAR, 0.79)})
-    yield case("a null that may be within a tenth", INCONCLUSIVE, **both, **{twin: (top - 0.1 - NEAR, bottom + NEAR)})
-    yield case("a null that does not meet it", SUPPORTED, **both, **{twin: (top - 0.1 - NEAR, bottom - NEAR)})
+    yield case("a null within a tenth", NULL, **both, **{untrained: (top - 0.1 + NEAR, 0.79)})
+    yield case(
+        "a null that may be within a tenth", INCONCLUSIVE, **both, **{untrained: (top - 0.1 - NEAR, bottom + NEAR)}
+    )
+    yield case("a null that does not meet it", SUPPORTED, **both, **{untrained: (top - 0.1 - NEAR, bottom - NEAR)})
 
 
 def grown(ends: Interval, learned: Interval = (3.0, 3.5 - NEAR)) -> tuple[Score, ...]:
     return (
-        *scored("held_out", {"nll": learned}, arm="uniform"),
-        *scored("null", {"nll": (3.4, 3.6)}, arm="token pairs"),
-        *scored("schedule", {"share": 1.0}, arm="published", condition="a", layer=0),
-        *scored("growth", {"loss_ratio": ends}, arm="published", against="uniform", unit="tokens"),
+        *scored("held_out", {"nll": learned}, variant="uniform"),
+        *scored("null", {"nll": (3.4, 3.6)}, variant="bigrams"),
+        *scored("schedule", {"share": 1.0}, variant="published", condition="a", layer=0),
+        *scored("growth", {"loss_ratio": ends}, variant="published", against="uniform", unit="tokens"),
     )
 
 

@@ -20,11 +20,13 @@ def planted(costs: Sequence[float], run: int, keys: Sequence[str] = (), **how: A
 
 
 def scaled(scale: float, equal: float, largest: float, *, noise: float = 0.01, documents: int = 16) -> Truth:
-    arms = {f"{layer}=scale:0.1": scale for layer in range(6)}
+    conditions = {f"{layer}=scale:0.1": scale for layer in range(6)}
     for name in ("noise", "copy"):
         for layer in range(6):
-            arms |= {f"{layer}={name}:0.1": equal, f"{layer}={name}:1": largest}
-    return lambda run: contrast_scaling(planted(list(arms.values()), run, list(arms), noise=noise, documents=documents))
+            conditions |= {f"{layer}={name}:0.1": equal, f"{layer}={name}:1": largest}
+    return lambda run: contrast_scaling(
+        planted(list(conditions.values()), run, list(conditions), noise=noise, documents=documents)
+    )
 
 
 test_planted_costs_are_found_in_most_runs = truths.make_simulated_test(

@@ -28,9 +28,9 @@ def study(ratio: float, *, noise: float = 0.01) -> Truth:
 
 def context() -> list[Score]:
     return [
-        Score("held_out", "nll", 4.0, 3.9, 4.1, arm="uniform"),
-        Score("schedule", "share", 1.0, arm="published", phase="a", step=1, layer=0),
-        Score("null", "nll", LEARNED, LEARNED - 0.05, LEARNED + 0.05, arm="token pairs"),
+        Score("held_out", "nll", 4.0, 3.9, 4.1, variant="uniform"),
+        Score("schedule", "share", 1.0, variant="published", phase="a", step=1, layer=0),
+        Score("null", "nll", LEARNED, LEARNED - 0.05, LEARNED + 0.05, variant="bigrams"),
     ]
 
 

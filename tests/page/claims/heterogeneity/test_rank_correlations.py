@@ -87,8 +87,8 @@ def test_metrics_are_read_from_the_rows_of_whole_layers() -> None:
             *importance("ablation", "skip"),
             *importance("ablation", "skip", range(6, 0, -1), part="attn"),
             *importance("ablation", "skip", range(6, 0, -1), task="prose"),
-            *importance("recovery", "area", range(6, 0, -1), condition="noise_50", arm="layer"),
-            *importance("recovery", "area", condition="equal_damage", arm="layer"),
+            *importance("recovery", "area", range(6, 0, -1), condition="noise_50", variant="layer"),
+            *importance("recovery", "area", condition="equal_damage", variant="layer"),
             *importance("manipulation", "delta_nll", condition="noise", strength=0.5),
             *importance("proxies", "block_influence"),
             *importance("proxies", "angular_distance", range(6, 0, -1), distance=2),
@@ -125,5 +125,5 @@ def test_without_equal_damage_the_damage_is_held_fixed() -> None:
     rows = [row for row in recovering(30, 0.9)(3) if row.condition == "noise_50"]
     claim = judge_rows("recovery", rows, 30)
     assert claim.verdict == "supported"
-    old = [Score("recovery", "spearman", 0.9, 0.8, 0.95, condition="noise_50", arm="layer")]
+    old = [Score("recovery", "spearman", 0.9, 0.8, 0.95, condition="noise_50", variant="layer")]
     assert judge_rows("recovery", old, 12).verdict == "not measured"

@@ -33,13 +33,13 @@ def truth(loss: float, baseline: float | None, world: World = PLAIN, top: float 
         if baseline is not None:
             losses["baseline", "own-depth"] = (0.8, baseline)
         rows = []
-        for (arm, kind), (level, lost) in losses.items():
+        for (variant, kind), (level, lost) in losses.items():
             own = world.draw_seed_effects(draw, world.seeds)
             # A merged model has layers of all members in unequal numbers, and its own variation.
             mixed = draw.dirichlet(np.full(world.seeds, 4.0), draws) @ own + 0.01 * draw.standard_normal(draws)
             members = world.outcomes(draw, difficulty, level + own)
             models = world.outcomes(draw, difficulty, level - lost + mixed)
-            rows += contrast_merging(arm, kind, members, models, CHANCE, batch=world.batch)
+            rows += contrast_merging(variant, kind, members, models, CHANCE, batch=world.batch)
         return rows
 
     return simulate
@@ -82,7 +82,7 @@ def test_the_error_of_a_loss_includes_models_draws_and_images() -> None:
     assert variance == pytest.approx(sum(parts) + np.var(gaps, ddof=1) / 16)
 
 
-def test_other_arms_and_kinds_decide_nothing() -> None:
+def test_other_variants_and_kinds_decide_nothing() -> None:
     outcomes = PLAIN.outcomes(np.random.default_rng(0), np.zeros(960), np.full(3, 0.6))
     assert contrast_merging("layershuffle", "own-depth", outcomes, outcomes, CHANCE, batch=60) == []
     assert contrast_merging("layerdrop", "random", outcomes, outcomes, CHANCE, batch=60) == []

@@ -40,10 +40,10 @@ def truth(
         def seed(accuracy: float) -> dict[int, np.ndarray]:
             return answers(draw, float(np.clip(accuracy + spread * draw.standard_normal(), 0.01, 0.9999)), images)
 
-        arms = {"layershuffle-predict": {n: Survey(DEPTH, {}, positions=seed(own_accuracy)) for n in range(seeds)}}
+        variants = {"layershuffle-predict": {n: Survey(DEPTH, {}, positions=seed(own_accuracy)) for n in range(seeds)}}
         if probed_accuracy is not None:
-            arms["baseline"] = {n: Survey(DEPTH, {}, probed=seed(probed_accuracy)) for n in range(seeds)}
-        return list(contrast_positions(arms))
+            variants["baseline"] = {n: Survey(DEPTH, {}, probed=seed(probed_accuracy)) for n in range(seeds)}
+        return list(contrast_positions(variants))
 
     return rows
 

@@ -16,9 +16,9 @@ LEFT_OUT = range(1, 7)
 PLAIN = World()
 
 
-def truth(arms: Accuracies, world: World = PLAIN) -> Truth:
+def truth(variants: Accuracies, world: World = PLAIN) -> Truth:
     def rows(run: int) -> Iterable[Score]:
-        return contrast_orders(world.surveys(run, arms), chance=CHANCE, batch=world.batch)
+        return contrast_orders(world.surveys(run, variants), chance=CHANCE, batch=world.batch)
 
     return rows
 
@@ -32,7 +32,9 @@ def trained(
         **({} if sequential is None else {"sequential": sequential}),
     }
     own |= {name.replace("_", "-"): value for name, value in more.items()}
-    return {arm: {"sequential": 0.8 if arm != "layershuffle" else 0.75, "random": of} for arm, of in own.items()}
+    return {
+        variant: {"sequential": 0.8 if variant != "layershuffle" else 0.75, "random": of} for variant, of in own.items()
+    }
 
 
 def declining(slope: float, other: float) -> Accuracies:

@@ -7,20 +7,20 @@ from typing import Any
 from layerwise.studies.sweep import cluster
 
 
-class Neighbours:
+class Neighbors:
     opened: int = 0
     carried_out: list[Any]
 
     def __init__(self, address: str, count: int | None, *, accelerators: bool = False) -> None:
         self.count = count or 2
-        Neighbours.carried_out = []
+        Neighbors.carried_out = []
 
     def map(self, opens: object, shared: Any, pieces: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         assert opens is cluster.open_model
-        Neighbours.opened += 1
+        Neighbors.opened += 1
         function = cluster.open_model(copied(shared))
         for number, piece in reversed(list(enumerate(pieces))):
-            Neighbours.carried_out.append(piece)
+            Neighbors.carried_out.append(piece)
             yield number, copied(function(copied(piece)))
 
     def close(self) -> None: ...

@@ -1,6 +1,6 @@
 """Edits that turn a plan into adjacent plans: pure functions of plans, without a model.
 
-    drop, halves        skip a layer, or its attention or MLP (FinerCut, BlockPruner); an exchange restores another
+    drop, sublayers     skip a layer, or its attention or MLP (FinerCut, BlockPruner); an exchange restores another
     bits                quantize a layer to a GGUF type (`layerwise.search.bits`)
     repeat, damp        run up to four layers twice; damped, each pass applies part of its update
     parallel, reorder   run two neighbors on the same state and add both updates; or swap them
@@ -20,13 +20,13 @@ from layerwise.plan import Plan
 from layerwise.plan.checks import SUBLAYERS, other_sublayer
 from layerwise.plan.plan import Block, Group, Reduction, Stage, Visit
 
-Move = Literal["drop", "halves", "repeat", "damp", "parallel", "reorder", "bits"]
-MOVES: tuple[Move, ...] = get_args(Move)
-CHEAPER_MOVES: tuple[Move, ...] = ("drop", "halves")
+Edit = Literal["drop", "sublayers", "repeat", "damp", "parallel", "reorder", "bits"]
+EDITS: tuple[Edit, ...] = get_args(Edit)
+CHEAPER_EDITS: tuple[Edit, ...] = ("drop", "sublayers")
 """Edits that make a plan cheaper, one step at a time."""
 
-BITS: Move = "bits"
-MOVES_WITH_BITS: tuple[Move, ...] = ("drop", "repeat", "reorder")
+BITS: Edit = "bits"
+EDITS_WITH_BITS: tuple[Edit, ...] = ("drop", "repeat", "reorder")
 """Edits that can be combined with `bits`."""
 
 MAX_REPEAT = 4
@@ -36,18 +36,18 @@ GAINS = (0.25, 0.5)
 """Share of its update that each pass applies under `damp`."""
 
 
-def check_moves(names: Sequence[str]) -> tuple[Move, ...]:
-    """Return the named edits without duplicates, in the order of `MOVES`.
+def check_edits(names: Sequence[str]) -> tuple[Edit, ...]:
+    """Return the named edits without duplicates, in the order of `EDITS`.
 
     Raises:
         OptionError: If a name is unknown, or if there is none.
     """
     for name in names:
-        if name not in MOVES:
-            raise OptionError(f"unknown move {name[:40]!r}; {near_matches(name, MOVES)}")
+        if name not in EDITS:
+            raise OptionError(f"unknown edit {name[:40]!r}; {near_matches(name, EDITS)}")
     if not names:
-        raise OptionError(f"moves must not be empty. Pass some of {', '.join(MOVES)}.")
-    return tuple(move for move in MOVES if move in names)
+        raise OptionError(f"edits must not be empty. Pass some of {', '.join(EDITS)}.")
+    return tuple(edit for edit in EDITS if edit in names)
 
 
 def unroll(plan: Plan) -> tuple[Stage, ...]:
@@ -68,18 +68,18 @@ def unroll(plan: Plan) -> tuple[Stage, ...]:
     return tuple(unrolled)
 
 
-def list_cheaper(plan: Plan, moves: Sequence[Move]) -> list[Plan]:
+def list_cheaper(plan: Plan, edits: Sequence[Edit]) -> list[Plan]:
     """Return every plan that one of the edits makes cheaper by one step.
 
     >>> [str(each) for each in list_cheaper(Plan.parse("0-2"), ("drop",))]
     ['1 2', '0 2', '0 1']
     """
-    made = [each for move in CHEAPER_MOVES if move in moves for each in _MOVES[move](unroll(plan))]
+    made = [each for edit in CHEAPER_EDITS if edit in edits for each in _EDITS[edit](unroll(plan))]
     return _distinct(plan, made)
 
 
 def list_neighbors(
-    plan: Plan, moves: Sequence[Move], depth: int, sources: Sequence[str] = (), max_repeat: int = MAX_REPEAT
+    plan: Plan, edits: Sequence[Edit], depth: int, sources: Sequence[str] = (), max_repeat: int = MAX_REPEAT
 ) -> list[Plan]:
     """Return every plan one exchange away: a skipped layer is swapped in, or another edit is made.
 
@@ -90,15 +90,15 @@ def list_neighbors(
     """
     now = unroll(plan)
     made: list[tuple[Stage, ...]] = []
-    for smaller in (each for move in CHEAPER_MOVES if move in moves for each in _MOVES[move](now)):
-        made += restore_layers(smaller, depth, halves="halves" in moves)
-    if "repeat" in moves:
+    for smaller in (each for edit in CHEAPER_EDITS if edit in edits for each in _EDITS[edit](now)):
+        made += restore_layers(smaller, depth, sublayers="sublayers" in edits)
+    if "repeat" in edits:
         made += _repeated(now, max_repeat, (1.0,))
-    if "damp" in moves:
+    if "damp" in edits:
         made += _repeated(now, max_repeat, GAINS)
-    for move in ("parallel", "reorder"):
-        if move in moves:
-            made += _MOVES[move](now)
+    for edit in ("parallel", "reorder"):
+        if edit in edits:
+            made += _EDITS[edit](now)
     made += swap_sources(now, sources)
     return _distinct(plan, made)
 
@@ -112,14 +112,14 @@ def swap_sources(now: Sequence[Stage], sources: Sequence[str]) -> Iterator[tuple
                     yield (*now[:index], replace(stage, source=source), *now[index + 1 :])
 
 
-def restore_layers(now: Sequence[Stage], depth: int, *, halves: bool) -> Iterator[tuple[Stage, ...]]:
-    """Yield the stages with one skipped layer restored at its original place; with `halves`, or one sublayer of it."""
+def restore_layers(now: Sequence[Stage], depth: int, *, sublayers: bool) -> Iterator[tuple[Stage, ...]]:
+    """Yield the stages with one skipped layer restored at its place; with `sublayers`, or one sublayer of it."""
     present = _layers(now)
     for layer in range(depth):
         if layer in present:
             continue
         at = next((index for index, stage in enumerate(now) if min(_layers([stage])) > layer), len(now))
-        for sublayer in (None, *SUBLAYERS) if halves else (None,):
+        for sublayer in (None, *SUBLAYERS) if sublayers else (None,):
             yield (*now[:at], Visit(layer, sublayer=sublayer), *now[at:])
     for index, stage in enumerate(now):
         if isinstance(stage, Visit) and stage.sublayer is not None:
@@ -135,7 +135,7 @@ def _drop(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
         yield (*now[:index], *now[index + 1 :])
 
 
-def _halves(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
+def _skip_sublayers(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
     for index, stage in enumerate(now):
         if isinstance(stage, Visit) and stage.sublayer is None and stage.source is None:
             for sublayer in SUBLAYERS:
@@ -165,9 +165,9 @@ def _reorder(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
         yield (*now[:index], second, first, *now[index + 2 :])
 
 
-_MOVES: dict[str, Callable[[Sequence[Stage]], Iterator[tuple[Stage, ...]]]] = {
+_EDITS: dict[str, Callable[[Sequence[Stage]], Iterator[tuple[Stage, ...]]]] = {
     "drop": _drop,
-    "halves": _halves,
+    "sublayers": _skip_sublayers,
     "parallel": _parallel,
     "reorder": _reorder,
 }
