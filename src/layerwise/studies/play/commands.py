@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import re
 import shlex
 import sys
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +44,10 @@ async def run_command(lock: asyncio.Lock, verb: str, options: dict[str, Any], wr
             stderr=asyncio.subprocess.STDOUT,
             env={**os.environ, "NO_COLOR": "1", "COLUMNS": "100"},
         )
+        assert process.stdout is not None, "the output is a pipe"
         report = None
         try:
-            async for line in _read_lines(process.stdout):
+            async for line in (raw.decode("utf-8", "replace").rstrip() async for raw in process.stdout):
                 report = line.removeprefix("report: ") if line.startswith("report: ") else report
                 await write(event({"line": line}))
             code = await process.wait()
@@ -57,15 +56,3 @@ async def run_command(lock: asyncio.Lock, verb: str, options: dict[str, Any], wr
                 process.terminate()
                 await process.wait()
         await write(event({"done": True, "exit": code, "report": report, "path": options.get("output")}))
-
-
-async def _read_lines(stream: asyncio.StreamReader | None) -> AsyncGenerator[str, None]:
-    """Yield lines; a progress bar ends its lines with a carriage return."""
-    assert stream is not None, "the output is a pipe"
-    rest = ""
-    while part := await stream.read(4096):
-        *lines, rest = re.split(r"[\r\n]+", rest + part.decode("utf-8", "replace"))
-        for line in filter(str.strip, lines):
-            yield line.rstrip()
-    if rest.strip():
-        yield rest.rstrip()

@@ -114,7 +114,7 @@ class Generator:
         column.end = {
             "tokens": len(times),
             "first_token_ms": 1000 * (times[0] - began),
-            "tokens_per_second": (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else None,
+            "tokens_per_second": len(times) / (times[-1] - began),
             "finish": "length" if len(times) == decoding.new_tokens else "stop",
             "cached": False,
         }

@@ -6,9 +6,12 @@ import { app, at, bytes, change, count, debounce, el, listen, nats, on, plural, 
 } from "./dom.js";
 
 const scoring = latest();
-const ROWS = [["perplexity", "perplexity", (value) => value.toFixed(1)], ["KV slots", "slots", count],
+const ROWS = [["perplexity", "perplexity", (value) => value?.toFixed(1) ?? "above 1e308"], ["KV slots", "slots", count],
   ["tokens/s", "tokens_per_second", (value) => count(Math.round(value))], ["parameters", "parameters", quantity],
   ["weights", "bytes", bytes]];
+
+const compare = (original, plan) =>
+  original === null || plan === null ? "" : original === plan ? "same" : change(original, plan);
 
 function show({ tokens, difference, finding, ...costs }) {
   at("score").hidden = false;
@@ -23,7 +26,7 @@ function show({ tokens, difference, finding, ...costs }) {
   }));
   const lines = ROWS.map(([name, key, format]) => {
     const { original, plan } = costs[key];
-    const values = [format(original), format(plan), original === plan ? "same" : change(original, plan)];
+    const values = [format(original), format(plan), compare(original, plan)];
     return el("tr", {}, el("th", { scope: "row" }, name), ...values.map((value) => el("td", {}, value)));
   });
   const head = ["", "original model", "plan", "change"].map((name) => el("th", { scope: "col" }, name));
