@@ -180,7 +180,7 @@ _GOOD = {
     "history": [],
 }
 
-_ANOTHER = {"variant": "wiring", "wiring": {"a": 1}}
+_ANOTHER = {"extension": "wiring", "wiring": {"a": 1}}
 _RECORDS = (
     _record(bytes(range(256))),
     _record(_GOOD, "options in the recipe"),

@@ -65,7 +65,7 @@ def test_plans_that_no_checkpoint_can_store_are_rejected(model: Path, tmp_path: 
 def test_layers_trained_with_a_position_encoding_are_rejected(tmp_path: Path) -> None:
     options = ("--plan", "0-1", "--output", tmp_path / "m")
     told = save_vit(tmp_path / "told", 0, None)
-    TrainingRecord("variant", 0, "b", "d", "digits", {"variant": "position"}, 1, 1.0, 1, 1.0, 1).write(told)
+    TrainingRecord("variant", 0, "b", "d", "digits", {"extension": "position"}, 1, 1.0, 1, 1.0, 1).write(told)
     assert "trained with a position encoding" in refused("save", told, *options)
     assert not (tmp_path / "m").exists()
 

@@ -73,7 +73,7 @@ def test_every_model_of_a_run_is_evaluated(tmp_path: Path) -> None:
     with Run.open(run) as opened:
         found = {named(row) for row in opened.store.scores("pairs", metric="accuracy")}
     assert found == {"elc/0", "elc", "ltg/0", "ltg"}
-    assert "--run must not be given for a run" in refused("evaluate", run, "--run", tmp_path / "other")
+    assert "--run must not be given with a run directory" in refused("evaluate", run, "--run", tmp_path / "other")
     assert "--tokenizer has no effect on a run" in refused("evaluate", run, "--tokenizer", "x")
 
 

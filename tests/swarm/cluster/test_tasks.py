@@ -29,6 +29,13 @@ def test_every_task_returns(two: RayTasks) -> None:
     assert dict(two.map(trial.doubling, shared, [])) == {}
 
 
+def test_clusters_of_one_process_do_not_mix_their_tasks(two: RayTasks) -> None:
+    """A worker that two instances share opens the tasks of each."""
+    dict(two.map(trial.doubling, {"times": 2}, [1]))
+    for times in (5, 7):
+        assert dict(RayTasks("local", 2).map(trial.doubling, {"times": times}, [1, 1])) == {0: times, 1: times}
+
+
 def test_shared_values_are_sent_once(two: RayTasks, monkeypatch: pytest.MonkeyPatch) -> None:
     put, sent = two._ray.put, list[Any]()
     monkeypatch.setattr(two._ray, "put", lambda value: sent.append(value) or put(value))

@@ -104,7 +104,7 @@ def sweep(
         tasks: Benchmarks from lm-eval.
         window: Range of layers, such as 4-8, to apply every painters strategy to, in addition to families.
         loops: Loop counts for looped, such as 1-28.
-        times: Times that a block runs in repeat_blocks.
+        times: Runs per block in repeat_blocks.
         prompt: Prompt to continue with each plan; repeat for more.
         new_tokens: Number of tokens to generate.
         task_folder: Folder of lm-eval task files.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,8 @@ OpenTask: TypeAlias = Callable[[Any], Callable[[Any], Any]]
 
 _WAIT = 1.0
 
+_MAPS = itertools.count()  # of all instances in this process, since they may share workers
+
 _opened: dict[str, Callable[[Any], Any]] = {}
 
 
@@ -34,7 +37,6 @@ class RayTasks:
         self._options = {"num_cpus": 1, "max_retries": MAX_RETRIES, "scheduling_strategy": "SPREAD"}
         if accelerators:
             self._options["num_gpus"] = 1
-        self._map_count = 0
 
     def close(self) -> None:
         self._connection.close()
@@ -46,13 +48,12 @@ class RayTasks:
             LayerwiseError: If a task raised it.
             SwarmError: If a task raised another exception or exhausted its retries.
         """
-        self._map_count += 1
         reference = self._ray.put(shared)
         remote = self._ray.remote(run_task).options(**self._options)
         shared_arguments = (
             str(Path.cwd()),
             tuple(sys.path),
-            f"{os.getpid()}/{self._map_count}",
+            f"{os.getpid()}/{next(_MAPS)}",
             open_task,
             [reference],
         )
