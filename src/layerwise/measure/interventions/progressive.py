@@ -120,8 +120,9 @@ class ProgressiveImportance:
             windows = self._losses[self._plans[group[0]]]
             rows = [self._losses[self._identity][window] for window in windows]
             rows += [loss for layer in group for loss in self._losses[self._plans[layer]].values()]
-            resamples = RESAMPLES if self.is_complete else INTERIM_RESAMPLES
-            effects = compute_effects(rows, self._identity, resamples=resamples)
+            is_complete = self.is_complete
+            resamples = RESAMPLES if is_complete else INTERIM_RESAMPLES
+            effects = compute_effects(rows, self._identity, by_task=is_complete, resamples=resamples)
             self.scores |= read_skipping_effects(effects, self.stack.depth)
 
 

@@ -22,6 +22,7 @@ from layerwise.plan.explain import explain
 from layerwise.plan.plan import Stage, Visit
 from layerwise.plan.wiring import matrix
 from layerwise.results import Run, Score
+from layerwise.results.manifest import model_name
 from layerwise.results.vocabulary import CHOSEN, SEARCH
 from layerwise.runner.opening import describe_structure
 from layerwise.runner.verb import load_verb, write_command
@@ -107,7 +108,7 @@ class Playground:
         limits = {"plan": MAX_PLAN, "prompt": MAX_PROMPT, "text": MAX_TEXT, "new_tokens": MAX_NEW_TOKENS}
         return {
             "mode": "play",
-            "model": self.location,
+            "model": model_name(self.location),
             "structure": describe_structure(self.stack),
             "depth": self.stack.depth,
             "dtype": str(self.stack.dtype).removeprefix("torch."),

@@ -124,4 +124,4 @@ def _state_extremes(scores: Mapping[int, Score]) -> str:
         f"{scores[layer].value:+.3g} [{scores[layer].low:.3g}, {scores[layer].high:.3g}] nats/token"
         for layer in (order[0], order[-1])
     )
-    return f"{least.format('least').capitalize()}; {most.format('most')}."
+    return f"{least.format('least').capitalize()}; {most.format('most')}.".replace("-", "−")

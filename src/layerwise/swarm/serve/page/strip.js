@@ -28,7 +28,7 @@ const describe = (known) => (known ? `loss increase when skipped ${interval(know
 function buildItem(item, position) {
   const { stage, layers } = item;
   const times = stage?.times > 1 ? `×${stage.times}` : "";
-  const note = stage ? [stage.sublayer, stage.source, times].filter(Boolean).join(" ") : "skipped";
+  const note = [stage?.sublayer, stage?.source, times].filter(Boolean).join(" ");
   const cells = layers.map((layer) => el("span", { class: "cell", "data-layer": layer },
     el("span", { class: "gauge" }, el("i", { class: "bar" }), el("i", { class: "whisker" })),
     el("span", { class: "block" }, el("b", {}, layer), el("small"), el("em", {}, isGroup(item) ? "" : note))));
