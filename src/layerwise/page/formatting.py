@@ -148,7 +148,7 @@ def describe_verdict(score: Score | None, level: float) -> str:
     """Describe a loss difference: `worse`, `better`, or the effect that its interval excludes.
 
     >>> describe_verdict(Score("effect", "delta_nll", 0.001, p=0.4, mde=0.02), 0.05)
-    'no effect detectable above 0.0200 nats'
+    'no effect found (detectable above 0.0200 nats)'
     """
     if score is None:
         return "not measured"
@@ -161,7 +161,7 @@ def describe_verdict(score: Score | None, level: float) -> str:
     if excludes_zero(score):
         return "not significant after correction" if score.p_adjusted is not None else "inconclusive"
     reach = [abs(bound) for bound in (score.mde, score.low, score.high) if bound is not None]
-    return f"no effect detectable above {format_number(max(reach))} nats" if reach else "no effect detectable"
+    return f"no effect found (detectable above {format_number(max(reach))} nats)" if reach else "no effect found"
 
 
 NAMES = {

@@ -231,7 +231,7 @@ def _readers(wiring: LayerWeights) -> str:
 
 def _check_row(name: str, reader: int, row: Row) -> None:
     if not row:
-        raise PlanError(f"reader {name} must read at least one source")
+        raise PlanError(f"{'the output' if name == OUTPUT else f'layer {name}'} must read at least one earlier state")
     before = -1
     for source, weight in row:
         if type(source) is not int or not before < source <= reader:

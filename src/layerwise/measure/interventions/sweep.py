@@ -196,7 +196,8 @@ def filter_runnable(stack: Stack, members: Iterable[Member]) -> tuple[tuple[Memb
         for family, messages in reasons.items()
     )
     if reasons and runnable and all(member.plan == Plan.identity(stack.depth) for member in runnable):
-        raise UnsupportedModelError(f"The model cannot run any of these plans: {'; '.join(omitted)}")
+        refused = [f"{family} ({len(messages)}): {messages[0]}" for family, messages in reasons.items()]
+        raise UnsupportedModelError(f"The model can run none of the plans. {'; '.join(refused)}")
     return tuple(runnable), omitted
 
 

@@ -207,5 +207,6 @@ def _check_buckets(given: Mapping[str, Tensor], config: ElcConfig) -> None:
                 stored.long(), table[positions[:, None] - positions + length - 1]
             ):
                 raise CheckpointError(
-                    f"{name} does not match {config.position_buckets} distance buckets for up to {length} tokens"
+                    f"the relative positions stored in {name} differ from those of the configuration: "
+                    f"{config.position_buckets} distance buckets for up to {length} tokens"
                 )

@@ -1,4 +1,4 @@
-"""The amount of text that is needed to resolve an effect: tokens = tokens read * (mde / effect)^2."""
+"""The amount of text that is needed to detect an effect: tokens = tokens read * (mde / effect)^2."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ MOST = 100
 
 
 def estimate_tokens_needed(score: Score, wanted: float | None = None) -> int | None:
-    """Return the tokens that resolve `wanted` nats (default: the observed effect); None if unknown or reached.
+    """Return the number of tokens needed to detect an effect of `wanted` nats; None if unknown or already reached.
+
+    By default, `wanted` is the observed effect.
 
     >>> estimate_tokens_needed(Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000))
     4000
@@ -36,20 +38,20 @@ def estimate_tokens_needed(score: Score, wanted: float | None = None) -> int | N
 
 
 def describe_tokens_needed(rows: Iterable[Score], wanted: float | None = None) -> str:
-    """Describe the text needed to resolve each of `rows`, as the end of a sentence; empty if unknown.
+    """Describe how much text is needed to detect each effect in `rows`, as the end of a sentence; empty if unknown.
 
     >>> describe_tokens_needed([Score("effect", "delta_nll", 0.0, mde=0.04, tokens=1000)], wanted=0.01)
-    '; about 16,000 tokens would resolve 0.0100 nats'
+    '; about 16,000 tokens would be needed to detect an effect of 0.01 nats/token'
     >>> describe_tokens_needed([Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000)])
-    '; about 4,000 tokens would resolve this difference'
+    '; about 4,000 tokens would be needed to detect this difference'
     """
     numbers = {number: row for row in rows if (number := estimate_tokens_needed(row, wanted)) is not None}
     if not numbers:
         return ""
-    what = "this difference" if wanted is None else f"{format_number(wanted)} nats"
+    what = "this difference" if wanted is None else f"an effect of {wanted:g} nats/token"
     if max(numbers) > BEYOND_REASON * (numbers[max(numbers)].tokens or 0):
-        return f"; more than {BEYOND_REASON:,} times as much text would be needed to resolve {what}"
-    return f"; about {float(f'{max(numbers):.2g}'):,.0f} tokens would resolve {what}"
+        return f"; more than {BEYOND_REASON:,} times as much text would be needed to detect {what}"
+    return f"; about {float(f'{max(numbers):.2g}'):,.0f} tokens would be needed to detect {what}"
 
 
 def describe_text(data: ReportData) -> Iterator[str]:
@@ -85,6 +87,6 @@ def describe_text(data: ReportData) -> Iterator[str]:
         return
     needed_minutes = math.ceil(minutes * needed / int(rows[0].tokens or 1))
     yield (
-        f"{resolved}. To resolve {format_number(margin)} nats, use about {needed:,} tokens "
+        f"{resolved}. To detect an effect of {margin:g} nats/token, use about {needed:,} tokens "
         f"(--minutes {needed_minutes})."
     )

@@ -29,7 +29,10 @@ def published_chapter(data: ReportData) -> Chapter:
         return replace(chapter, absence="This run does not measure anything that the reproduced papers state.")
     model = data.manifest.get("model")
     name = model_name(str(model)) if model else "this model"
-    tested = f"{format_count(len(findings), 'published finding')} tested on {name}: {_count_verdicts(findings)}."
+    tested = (
+        f"{format_count(len(findings), 'published finding')} tested on {name}: {_count_verdicts(findings)}. A verdict is"
+        " about the statement of the paper, not about the question."
+    )
     papers = sorted(group_by_paper(findings).items(), key=lambda each: -len(each[1]))
     body = (
         html_part("lead", text=tested),
@@ -72,7 +75,7 @@ def _statement(finding: Finding) -> tuple[str, str]:
 
 
 def _rule(finding: Finding) -> str:
-    margin = "" if finding.margin is None else f"Margin: {finding.margin:g} {finding.unit}".rstrip() + "."
+    margin = "" if finding.margin is None else f"Smallest value that counts: {finding.margin:g} {finding.unit}".rstrip() + "."
     return " ".join(filter(None, (margin, finding.rule)))
 
 

@@ -47,10 +47,10 @@ CORE = Question(
     "Is there a core of layers that matters far more than the rest?",
     "A layer matters far more if skipping it costs more than twice the median of the layers elsewhere. The published"
     " range is scaled to the depth of the model. Ranges shifted by up to 1/15 of the depth are also tested, with one"
-    " correction for all of them. The null compares the paper's change, replacing layers by the average of their"
-    " neighbors, with random weights of the same norm.",
+    " correction for all of them. The paper also replaces layers by the average of their neighbors; as a"
+    " control, they are replaced by random weights of the same norm.",
     Published(PAPER, "A contiguous core matters far more than the rest.", "layers 8–11 of 30", "metric 2"),
-    "nats/token (median effect in the range minus twice the median elsewhere)",
+    "nats/token (median effect in the range minus twice the median of the other layers)",
     0.0,
 )
 ANTI_LAYERS = Question(
@@ -191,8 +191,10 @@ def judge_core_layers(data: ReportData) -> Finding | None:
     best = max(sorted(ranges), key=lambda layers: ranges[layers][1].value)
     excess = ranges[best][1]
     side = "above" if excess.value >= 0.0 else "below"
-    distance = f"{format_number(abs(excess.value))} nats/token {side} twice the median elsewhere"
-    strongest = f"The strongest candidate, layers {best}, is {distance}."
+    strongest = (
+        f"The strongest range is layers {best}: its median effect is {format_number(abs(excess.value))} nats/token {side}"
+        " twice the median of the other layers."
+    )
     return CORE.answer(verdict, f"{answer} {strongest}", excess)
 
 

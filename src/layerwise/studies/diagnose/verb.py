@@ -205,4 +205,4 @@ def _refuse_text(text: object, minutes: object, tokens: object, batches: object,
     if text is not None and batches is not None:
         raise OptionError("text and batches both set the data. Pass one of them.")
     if metric is not None and batches is None:
-        raise OptionError("metric scores the rows of batches. Pass batches too.")
+        raise OptionError("metric requires batches: it scores their rows. Pass batches too.")

@@ -325,7 +325,7 @@ def choose_trial_splits(splits: Splits, held_out: Callable[[], Splits]) -> Split
         return splits
     if not splits.origin and not hasattr(splits.test, "windows"):
         raise DataError(
-            f"--select-on reported requires a test split for trials, and {splits.name} has none. Pass --select-on "
-            "held-out."
+            "With --select-on reported, the trials need examples that are not reported, and "
+            f"{splits.name} has none to spare. Pass --select-on held-out."
         )
     return held_out()

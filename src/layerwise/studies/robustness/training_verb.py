@@ -183,7 +183,10 @@ def train_robust(
     }
     _check_method_options(names, [option for option, is_given in given.items() if is_given])
     if evals is not None and names == ("baseline",):
-        raise OptionError(f"{spell('evals')} requires a method other than baseline, which is validated at its end.")
+        raise OptionError(
+            f"{spell('evals')} has no effect on the baseline, which is validated only at the end of its training. Add "
+            f"another method, or omit {spell('evals')}."
+        )
     _check_exclusive(learning_rate=learning_rate, learning_rates=learning_rates)
     _check_exclusive(batch_size=batch_size, batch_sizes=batch_sizes)
     check_push(push, private=private)

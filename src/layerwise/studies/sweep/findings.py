@@ -117,10 +117,14 @@ def _describe_inconclusive(rows: Sequence[Score], level: float) -> str:
     if limits:
         needed = describe_tokens_needed(within, DEFAULT_EFFECT)
         limit = (
-            f"this text could have revealed only effects larger than {format_number(max(limits))} nats/token{needed}"
+            f"the interval contains zero, and effects up to {format_number(max(limits))} nats/token could have been"
+            f" missed{needed}"
         )
     sentences = {
-        f"the loss change is not significant after correction for {len(rows):,} comparisons.": clear,
+        (
+            "the interval excludes zero, but the loss change is not significant after correction for"
+            f" {len(rows):,} comparisons."
+        ): clear,
         f"{limit}.": within,
     }
     return " ".join(

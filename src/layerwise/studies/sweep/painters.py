@@ -13,6 +13,7 @@ from layerwise.page.finding import (
     Published,
     Question,
     Verdict,
+    describe_text_needed,
     describe_undecided,
     read_contrasts,
     read_estimates,
@@ -44,28 +45,28 @@ COSTS_RULE = (
     "Costs are averaged over the paper's layer windows of more than one layer; two costs that differ by less than 5 %"
     " of their mean count as equal."
 )
-SHARE = "their share of the cost of skipping the whole middle"
 COST_UNIT = "(cost of {} minus cost of {}, divided by their mean)"
 """Unit of a difference between the costs of two strategies."""
 
 SHARED_SPACE = Question(
     "Do the middle layers share one representation space?",
-    "The ends are the first and the last eighth of the depth. States are compared at equal distance in depth, without"
-    " sink tokens, and the similarity of unrelated tokens is subtracted. Middle states must be more similar to each"
-    " other than to the states of either end.",
+    "The first and the last states are those of the first and the last eighth of the depth. Only pairs of states that"
+    " are the same number of layers apart are compared. Sink tokens are left out. The similarity of tokens of different"
+    " documents is subtracted as a baseline. Middle states must be more similar to each other than to the first and to"
+    " the last states.",
     Published(
         PAPER,
         "The hidden states of the middle layers are alike, and unlike those of the first and the last layers.",
         "maps of cosines, no number",
         "section 3.1, figure 3",
     ),
-    "(cosine similarity among middle states minus similarity to the more similar end)",
+    "(cosine similarity of middle states to each other, minus that to the first or last states, whichever is higher)",
     MIN_COSINE,
 )
 ALL_NEEDED = Question(
     "Are all layers needed?",
     "“A few layers” are the paper's layer windows of up to a quarter of the depth; “the whole middle” is its widest"
-    " window. The share saved is 1 − a / b, where a is the cost per layer of skipping a few layers, and b that of"
+    " window. The saving is 1 − a / b, where a is the cost per layer of skipping a few layers, and b that of"
     " skipping the whole middle. Skipping the whole middle must also cost more than skipping a few layers, by more than"
     f" {MIN_NATS:g} nats/token.",
     Published(
@@ -74,7 +75,7 @@ ALL_NEEDED = Question(
         "a curve, no number",
         "section 3.2, figure 4",
     ),
-    "(share of the cost per layer saved by skipping only a few layers)",
+    "(saving per layer when only a few layers are skipped, as a share)",
     MIN_SAVED,
 )
 SAME_FUNCTION = Question(
@@ -91,7 +92,8 @@ SAME_FUNCTION = Question(
 )
 ANY_ORDER = Question(
     "Does the order of the middle layers matter?",
-    f"{COSTS_RULE} Reverse and random order must each cost something, but less than skipping the layers (the null).",
+    f"{COSTS_RULE} Reverse and random order must each cost something, but less than skipping the layers,"
+    " which is the baseline.",
     Published(
         PAPER,
         "Running the middle layers in reverse or random order costs something, but less than skipping them.",
@@ -103,10 +105,12 @@ ANY_ORDER = Question(
 )
 PARALLEL = Question(
     "Can the middle layers run in parallel?",
-    f"{COSTS_RULE} Parallel layers must cost more than reversed ones, and less than skipping the layers (the null).",
+    f"{COSTS_RULE} Parallel layers must cost more than reversed ones, and less than skipping the layers, which"
+    " is the baseline.",
     Published(
         PAPER,
-        "Averaging the middle layers in parallel costs less than skipping them, and more than reversing them.",
+        "Running the middle layers in parallel and averaging their outputs costs less than skipping them, and more than"
+        " reversing them.",
         "curves, no number",
         "section 3.5, figure 8",
     ),
@@ -125,7 +129,8 @@ ORDER_BY_TASK = Question(
 )
 LOOPING = Question(
     "Does looping parallel layers help?",
-    f"{COSTS_RULE} The null is one pass with a gain of 3, which adds the mean update three times, as three passes do.",
+    f"{COSTS_RULE} The control is one pass with its update multiplied by 3, so that it adds the mean update three times,"
+    " as three passes do.",
     Published(
         PAPER,
         "Feeding the mean of parallel layers back to them, three passes in all, is better than one pass.",
@@ -182,12 +187,15 @@ def judge_all_layers_needed(data: ReportData) -> Finding | None:
     if of_rise in ("within", "below"):
         verdict, answer = Verdict.CONTRADICTED, "The cost does not rise with the number of skipped layers."
     elif of_saved == "below":
-        verdict, answer = Verdict.CONTRADICTED, f"Yes, skipping a few layers costs more than {SHARE}."
+        verdict, answer = Verdict.CONTRADICTED, "Yes, skipping a few layers costs more per layer than skipping the whole middle."
     elif of_saved == of_rise == "above":
-        verdict, answer = Verdict.SUPPORTED, f"No, skipping a few layers costs less than {SHARE}."
+        verdict, answer = Verdict.SUPPORTED, "No, skipping a few layers costs less per layer than skipping the whole middle."
     elif of_saved == "within" and of_rise == "above":
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = f"Skipping a few layers costs about {SHARE}: it costs less only because fewer layers are skipped."
+        answer = (
+            "Skipping a few layers costs about as much per layer as skipping the whole middle: it costs less only because"
+            " fewer layers are skipped."
+        )
     else:
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(saved, MIN_SAVED)
     return ALL_NEEDED.answer(verdict, answer + _describe_excluded(data, "all_needed"), saved)
@@ -343,7 +351,13 @@ def judge_strategies_rank_as_published(data: ReportData) -> Finding | None:
         )
     else:
         verdict = Verdict.INCONCLUSIVE
-        answer = describe_undecided(select_widest(pairs[pair] for pair in NEIGHBORS), ALIKE)
+        widest = select_widest(pairs[pair] for pair in NEIGHBORS)
+        answer = describe_undecided(widest, ALIKE)
+        if widest.has_interval:
+            answer = (
+                "Too few pairs are decided to confirm or contradict the published ranking"
+                f"{describe_text_needed(widest, ALIKE)}."
+            )
     least_first = [label(name) for name in sorted(PAINTERS_RANKING, key=lambda name: rows[name].value)]
     return RANKING.answer(
         verdict,

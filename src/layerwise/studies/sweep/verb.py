@@ -96,8 +96,9 @@ def sweep(
     Args:
         model: Hub id, folder, GGUF file, or demo.
         text: Text file, a folder of them, or hf:DATASET.
-        families: Plan families: painters, leave_one_out, leave_branch_out, swap_adjacent, every_window, random_subsets,
-            repeat_blocks, damped_repeats, bits, bits_noise, looped, gain_sweep; pass "" for none.
+        families: Plan families: painters (skip, repeat, reorder or parallelize middle layers), leave_one_out (skip one
+            layer), swap_adjacent (swap neighbors), leave_branch_out, every_window, random_subsets, repeat_blocks,
+            damped_repeats, bits, bits_noise, looped, gain_sweep; pass "" for none.
         plans: Plan to run; repeat for more.
         minutes: Time budget in minutes (default: 10).
         tokens: Number of tokens to score, or all (default: what fits the time budget).
