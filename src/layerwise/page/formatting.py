@@ -233,7 +233,7 @@ NULL_NAMES = {
 
 
 def format_null(null: str) -> str:
-    """Write a null as words.
+    """Return the name of a null (a baseline) in words.
 
     >>> format_null("random_init"), format_null("something_else")
     ('randomly initialized model', 'something else')

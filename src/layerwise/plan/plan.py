@@ -268,7 +268,7 @@ class Plan:
         return tuple(step.layer for step in self.steps())
 
     def layers(self) -> frozenset[int]:
-        """Return the layers that run at least in part, of any model.
+        """Return the layers that run at least in part, whichever model they come from.
 
         Example:
             >>> sorted(Plan.parse("0-2 4 2").layers())

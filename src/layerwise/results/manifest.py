@@ -273,7 +273,7 @@ class Manifest:
             object.__setattr__(self, name, dict(getattr(self, name)))
 
     def measured(self) -> dict[str, object]:
-        """Return the fields that say what is measured, regardless of the numerics."""
+        """Return the fields that identify the measurement, without `numerics`."""
         return {name: getattr(self, name) for name in MEASURED}
 
     def to_json(self) -> str:

@@ -52,10 +52,10 @@ class Trait(Enum):
 
     RARE: Listed only by `--help-all`.
     REPEATED: Given once per value; other sequences are separated by commas.
-    OPENED: Accepts an open object in Python.
+    OPENED: Also accepts a loaded object in Python, such as a stack.
     LOCATION: A string that may be a path.
     EMPTY: May be an empty string.
-    KEYWORD: A flag on the command line, positional in Python.
+    KEYWORD: A flag on the command line, although positional in Python.
     POSITIONAL: Positional on the command line, keyword-only in Python.
     PYTHON: An object that only Python can pass.
     """

@@ -178,7 +178,7 @@ class Reported(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Result(Reported):
-    """The result of a verb, read from the run directory `folder`."""
+    """The result of a command, read from the run directory `folder`."""
 
     folder: Path
 

@@ -135,7 +135,10 @@ class TextRequest:
         )
 
     def identify(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options that identify an earlier run of the same call, without a model passed as an object."""
+        """Return the options that must equal those of an earlier run of the same call.
+
+        Options in `CHOSEN` that were not given, and a model passed as an object, are left out.
+        """
         excluded = [name for name in (*CHOSEN, "model") if name not in self.given]
         return {name: value for name, value in options.items() if name not in (*excluded, "run", "overwrite")}
 

@@ -41,7 +41,10 @@ Choice = Visit | None
 
 @dataclass(frozen=True)
 class Allocations:
-    """Choices of every layer of a `space`, with their bytes and the loss increase of each choice alone (`rises`)."""
+    """Options for every layer of `space` (a GGUF type, unquantized or skipped), with their bytes.
+
+    `rises` has the loss increase when only this layer is changed.
+    """
 
     space: Space
     rises: Mapping[tuple[int, Choice], float]
@@ -134,7 +137,9 @@ def list_choices(space: Space, layer: int) -> tuple[Choice, ...]:
 
 
 def apply_choice(now: Sequence[Stage], layer: int, choice: Choice) -> tuple[Stage, ...]:
-    """Return the stages with every visit of a layer as `choice`; a skipped one is inserted in the original order.
+    """Replace every visit of `layer` by `choice`, or remove them if it is None.
+
+    If no stage visits the layer, `choice` is inserted in the original order.
 
     >>> plan = Plan.parse("0-2 1")
     >>> Plan(apply_choice(unroll(plan), 1, Visit(1, source="Q4_0"))), Plan(apply_choice(unroll(plan), 1, None))

@@ -270,7 +270,10 @@ class Stack:
             self._tracker.refuse(plan)
 
     def block(self, layer: int, source: str | None = None) -> nn.Module:
-        """Return the module of a layer, of the model `source` or quantized to the type `source`."""
+        """Return the module of a layer.
+
+        `source` names another model that has the layer, or a weight type to quantize the layer to.
+        """
         own, kind = own_blocks(self.blocks)[layer], weight_type(source)
         if kind is not None:
             return clone(own, 0, weights=self._quantized.weights(own, layer, kind))

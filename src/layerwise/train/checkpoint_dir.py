@@ -44,12 +44,12 @@ def run_training(
     data_name: str,
     location: str | None = None,
 ) -> TrainingRecord:
-    """Run or resume a training in `folder`.
+    """Run or resume training in `folder`.
 
     Args:
         make_trainer: Function that creates the Trainer.
-        config: Identity of the training: `base`, `data`, `recipe` and `seed`.
-        folder: Folder of the training.
+        config: What identifies the training run: `base`, `data`, `recipe` and `seed`.
+        folder: Folder of the training run.
         variant: Name of the variant.
         data_name: Name of the data.
         location: Base model whose preprocessing is copied.
@@ -58,7 +58,7 @@ def run_training(
         The training record of the model.
 
     Raises:
-        TrainError: If the folder has a different training.
+        TrainError: If the folder holds a different training run.
     """
     finished = existing_run(folder, config)
     if finished is not None:
@@ -100,7 +100,7 @@ def existing_run(folder: Path, config: Mapping[str, Any]) -> TrainingRecord | No
     """Return the training record if the model in `folder` is finished.
 
     Raises:
-        TrainError: If the folder has a different training.
+        TrainError: If the folder holds a different training run.
     """
     finished = TrainingRecord.read(folder / MODEL)
     path = folder / CONFIG
@@ -111,7 +111,7 @@ def existing_run(folder: Path, config: Mapping[str, Any]) -> TrainingRecord | No
     for name, value in config.items():
         if results.get(name) != value:
             raise TrainError(
-                f"{folder} has a different training: "
+                f"{folder} holds a different training run: "
                 f"{_OTHER.get(name) or _difference(name, results.get(name), value)}. Pass another --run, or "
                 "--overwrite."
             )

@@ -122,9 +122,9 @@ class MeasuredTrainer(Trainer):
             )
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train with compiled modules, and finish the wandb run, so that the next training starts a new one.
+        """Train with compiled modules, and finish the wandb run, so that the next training run starts a new one.
 
-        The default device must be the CPU for samplers and collators of transformers.
+        The default device is the CPU meanwhile, as samplers and collators of transformers require.
         """
         compiled = compiled_blocks(self.compiled, dynamic=self.dynamic) if self.compiled else nullcontext()
         with compiled, nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"):

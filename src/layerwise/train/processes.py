@@ -50,7 +50,7 @@ def use_own_accelerator() -> None:
 def training_settings(arguments: Mapping[str, Any]) -> dict[str, object]:
     """Return the settings outside the recipe that affect the result: processes and further `TrainingArguments`.
 
-    A training can resume with another number of processes; the run then has a note.
+    A training run can resume with another number of processes; the run then has a note.
     """
     given = {name: value for name, value in sorted(arguments.items()) if name not in _WITHOUT_BITS}
     values: dict[str, object] = {"processes": os.environ.get("WORLD_SIZE", "1")}

@@ -196,8 +196,8 @@ def encode_pairs(
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Encode pairs (text, start) to token ids, and the positions of tokens that reach past the start character.
 
-    With `wrapped` special tokens are added. Tokenizers without offsets encode the parts before and after the start
-    separately, without special tokens.
+    If `wrapped`, special tokens are added; they do not count among the positions. Tokenizers without offsets encode the
+    parts before and after the start separately, without special tokens.
     """
     if any(start for _, start in texts) and not tokenizer.is_fast:
         parts = [

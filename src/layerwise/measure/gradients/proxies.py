@@ -58,9 +58,9 @@ class Backward:
 
 
 def run_backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backward:
-    """Run `batch` forward and backward, within `differentiable(stack)`; without `branches`, only layers have gates.
+    """Run `batch` forward and backward, within `differentiable(stack)`.
 
-    Raises `MeasureError` for non-finite states.
+    Without `branches`, only whole layers, not their sublayers, get gate gradients. Raises `MeasureError` for non-finite states.
     """
     with torch.no_grad():
         captured = stack.capture(**batch.inputs)

@@ -325,10 +325,11 @@ class FinalState:
 def final_states(
     stack: Stack, work: Sequence[tuple[AnyBatch, Graph]], first: Plan | None
 ) -> Iterator[tuple[int, FinalState]]:
-    """Yield the final states of batches with the number of the batch; several batches only if layers are on disk.
+    """Yield the number of a batch and one of its final states, for all batches and their graphs in `work`.
 
-    `first` on the first batch comes first. States without plans report each read. Call in evaluation mode and without
-    gradients.
+    More than one batch is allowed only if the layers are on disk. The final state of the plan `first` on the first
+    batch is yielded before all others. Each time layers were read from disk, a `FinalState` without plans is yielded,
+    so that progress can be reported. Call this in evaluation mode and without gradients.
     """
     names = [graph.names() for _, graph in work]
     captured = [(stack.capture(**batch.inputs), graph) for batch, graph in work]

@@ -52,13 +52,13 @@ def aggregate(parts: Mapping[str, float]) -> float:
 
 
 def babylm_rows(rows: Iterable[Score]) -> list[Score]:
-    """Return rows of measure `babylm` by model and variant: `part` and `aggregate` in points, `files` present.
+    """Return rows of measure `babylm` by variant and seed: `part` and `aggregate` in points, and the number of `files`.
 
         blimp   mean accuracy over 17 files: the 12 phenomena of BLiMP and the 5 of its supplement
         glue    mean over 11 tasks: Matthews' correlation of CoLA, F1 of MRPC and QQP, accuracy of the others
         msgs    mean Matthews' correlation over 11 tasks, 5 control and 6 ambiguous ones
 
-    A part averages over the files present; there is no aggregate without all parts.
+    A part averages over the files that are present; there is no aggregate without all parts.
     """
     files: dict[Model, dict[str, dict[str, list[tuple[float, int]]]]] = {}
     for row in rows:

@@ -270,7 +270,7 @@ LABELS = "labels"
 
 
 def wrap_batches(stack: Stack, batches: Iterable[Mapping[str, Any]], metric: Metric | None = None) -> EvalData:
-    """Return your own batches as data to evaluate plans on; every row is a unit of intervals.
+    """Return your own batches as data to evaluate plans on; confidence intervals resample the rows.
 
     Args:
         stack: The model.

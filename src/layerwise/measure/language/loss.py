@@ -138,7 +138,7 @@ ScoredTokens = tuple[Tensor, Tensor, Tensor]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LanguageModelHead:
-    """The head of a language model, apart from its body (the submodule called `name` that has the blocks).
+    """A language model split into its head and its body, the submodule `name` that contains the layers.
 
     The body runs once, and the head on chunks of its last states: a vocabulary of 50,257 needs 201 kB of float32 logits
     per token.

@@ -111,7 +111,7 @@ def recovery_time(damaged: LossCurve, control: LossCurve, tolerance: float) -> R
 
 
 def flat_curve(control: LossCurve) -> LossCurve:
-    """Return the constant loss of the original model, the first loss of its control."""
+    """Return a curve that stays at the first loss of `control`, that of the original model before any fine-tuning."""
     return LossCurve(control.steps, control.nll[:1] * len(control.steps))
 
 

@@ -300,7 +300,11 @@ METRICS = ("spearman", "spearman_given_damage", "spearman_published")
 
 @dataclass(frozen=True, slots=True)
 class LayerRecovery:
-    """The recovery of one layer: initial damage and area above the control; `damaged` if that exceeds the tolerance."""
+    """The recovery of one layer.
+
+    `damage` is the loss increase before fine-tuning, `area` the sum over steps of the loss above the control. `damaged`
+    says whether the damage exceeds the tolerance.
+    """
 
     layer: int
     damage: float | None = 0.0

@@ -275,7 +275,10 @@ class StratifiedSample:
 
     @classmethod
     def from_order(cls, order: Iterable[Piece], lengths: Mapping[Piece, int], strata: Strata) -> StratifiedSample:
-        """Start an empty sample of pieces to read in `order`; the heaviest stratum comes first."""
+        """Start an empty sample.
+
+        Strata are sorted by weight, heaviest first. The pieces of a stratum are read in `order`.
+        """
         heaviest = sorted(strata.weight, key=lambda name: -strata.weight[name])
         queues: dict[str, list[Piece]] = {name: [] for name in heaviest}
         for piece in order:

@@ -39,7 +39,7 @@ PUBLISHED, PLANNED = "published", ("importance", "published")
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A schedule, trained for the whole budget or for a `share` of it."""
+    """A training run under one schedule, for the whole budget or for a `share` of it."""
 
     variant: str
     share: float | None = None

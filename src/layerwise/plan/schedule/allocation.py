@@ -110,16 +110,16 @@ def allocation(importance: Sequence[Importance], *, min_effect: float = MIN_EFFE
 
 
 def explain_allocation(allocation: Allocation) -> str:
-    """Tabulate the effect, share and parts of every layer, with the budget.
+    """Tabulate the effect of every layer and the part of the training in which it learns, with the total budget.
 
     >>> importance = [Importance(0.4, 0.3, 0.5), Importance(0.0, -0.005, 0.005), Importance(0.1, 0.0, 0.2)]
     >>> print(explain_allocation(allocation(importance)))
     layer  effect of skipping it (nats)  share  learns
         0  +0.4000 [+0.3000, +0.5000]    1.000  in the last 4/4 of the steps
-        1  +0.0000 [-0.0050, +0.0050]    0.000  never: an effect above 0.01 nats is excluded
+        1  +0.0000 [-0.0050, +0.0050]    0.000  never: its effect is at most 0.01 nats
         2  +0.1000 [+0.0000, +0.2000]    0.500  in the last 2/4 of the steps (effect inconclusive)
     share: sqrt(effect / largest detected effect), rounded to 4 parts of the training
-    budget: 0.5 of all layer-steps, 0.833 of the operations of uniform training in the layers
+    budget: 0.5 of all layer-steps; in the layers, 0.833 of the operations of uniform training
     """
     title = "effect of skipping it (nats)"
     width = max(len(title), *(len(str(each)) for each in allocation.importance))
@@ -128,15 +128,15 @@ def explain_allocation(allocation: Allocation) -> str:
     for layer, (effect, share, parts) in enumerate(rows):
         learns = f"in the last {parts}/{allocation.phases} of the steps"
         if not parts:
-            learns = f"never: an effect above {allocation.min_effect:g} nats is excluded"
+            learns = f"never: its effect is at most {allocation.min_effect:g} nats"
         elif not effect.detected(allocation.min_effect):
             learns += " (effect inconclusive)"
         lines.append(f"{layer:>5}  {effect!s:<{width}}  {share:.3f}  {learns}")
     cost = share_of_uniform(allocation.schedule(), ModelCost((1.0,) * allocation.depth, embedding=0.0, head=0.0))
     lines.append(f"share: sqrt(effect / largest detected effect), rounded to {allocation.phases} parts of the training")
     lines.append(
-        f"budget: {allocation.spent:.3g} of all layer-steps, {cost:.3g} of the operations of uniform training in the "
-        "layers"
+        f"budget: {allocation.spent:.3g} of all layer-steps; in the layers, {cost:.3g} of the operations of uniform "
+        "training"
     )
     return "\n".join(lines)
 

@@ -119,9 +119,10 @@ def lisa(depth: int) -> GrowthSchedule:
 
 
 def ramp(depth: int) -> GrowthSchedule:
-    """Apply stochastic depth that rises with depth and time: the last layer is skipped with probability 0 to 0.5.
+    """Skip layers at random, deeper layers and later steps more often.
 
-    From progressive layer dropping: both directions, and the final 0.5. Chosen here: linear growth over time.
+    The probability for the last layer grows from 0 to 0.5. From progressive layer dropping: more skipping with depth
+    and with time, and the final 0.5. Chosen here: linear growth over time.
 
     >>> ramp(12).phases[0].drop
     (0.0, 0.5)

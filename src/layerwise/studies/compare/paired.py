@@ -35,7 +35,7 @@ def name_row(rows: Rows) -> str:
 
 
 def list_findings(data: ReportData) -> Iterator[str]:
-    """State whether a loss above the tolerated one is shown, then other differences, and what is inconclusive."""
+    """State whether any score is shown to be worse than tolerated, then other differences, then inconclusive scores."""
     rows, losses = (data.rows.where(measure=each) for each in (vocab.PAIRED, vocab.TOLERANCE))
     exceeded, unsettled = (losses.where(verdict=each) for each in (vocab.EXCEEDED, vocab.INCONCLUSIVE))
     if exceeded:

@@ -50,7 +50,10 @@ RACED = {
 
 
 def list_silenced(data: ReportData) -> Iterator[Score]:
-    """Yield the effects of silencing by sublayer, and the null of skipping."""
+    """Yield the effects of silencing a whole layer, its attention or its MLP, and the null of skipping.
+
+    A layer is silenced by skipping it or by its mean output. The null of skipping is no effect.
+    """
     rows = data.rows.where(measure=vocab.ABLATION, metric=tuple(SILENCED))
     for part, words in SILENCED_PARTS.items():
         own = rows.where(part=part)

@@ -399,7 +399,7 @@ def continue_text(prepared: PreparedSearch, selected: Plan) -> dict[str, Sequenc
 
 
 def build_space(stack: Stack, settings: SearchSettings, costs: PlanCosts, instead: Budget | None = None) -> Space:
-    """Return the search space within the budget, or within `instead`."""
+    """Return the search space within `instead`, by default within the budget of `settings`."""
     budget, edits = instead or settings.budget, settings.edits
     if BITS in edits:
         stack.check(assign_uniform(stack.depth, SMALLEST_TYPE))

@@ -138,7 +138,10 @@ def list_benchmark_metrics(data: ReportData) -> dict[str, str]:
 
 
 def list_benchmark_curves(data: ReportData) -> Iterator[Score]:
-    """Yield benchmark curves from chance (0) to the original model (1), overall and for each metric (`variant`)."""
+    """Yield benchmark curves on a scale where 0 is chance and 1 is the original model.
+
+    There are curves over all benchmarks and for each metric, whose name is the `variant`.
+    """
     rows = data.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALIZED)
     shown = {(vocab.ALL, middle): f"{middle} of the benchmarks" for middle in MIDDLES}
     shown |= {(task, metric): f"{label(task)} ({metric})" for task, metric in list_benchmark_metrics(data).items()}

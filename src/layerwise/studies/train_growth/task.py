@@ -168,7 +168,7 @@ def open_task(
 
     Raises:
         TrainError: If transformers does not know one of the `arguments`.
-        DataError: If there are no weights that `from_scratch` could replace.
+        DataError: If `from_scratch` is set, but the model starts from random weights anyway.
     """
     check_arguments(arguments)
     quiet_transformers()
