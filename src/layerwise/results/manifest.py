@@ -77,7 +77,7 @@ _CALLED: Mapping[str, str] = {
 }
 
 _OTHER_PROCESSES = (
-    "trainings resume with the same plans and examples, and losses agree up to rounding, unless the model has dropout "
+    "training resumes with the same plans and examples, and losses agree up to rounding, unless the model has dropout "
     "or each process draws its own plans"
 )
 

@@ -62,7 +62,7 @@ class Score:
         paper: Paper that states the claim.
         models: Number of models.
         variant: Training variant, model, or control of a search.
-        seed: Seed of one training or draw.
+        seed: Seed of one training run or draw.
         tuning_seed: Seed of a fine-tuning of that model.
         plan: Text of the plan that ran.
         family: Family of plans.
@@ -81,7 +81,7 @@ class Score:
         distance: Distance, in layers, between the two that are compared.
         condition: Experimental condition: an intervention, or the setting of a timing.
         strength: Strength of the intervention.
-        phase: Phase of a training.
+        phase: Phase of a training run.
         step: Training step; of a phase, the step before which it ends.
         round: Round of a search or of a timing.
         share: Share of the training text or budget.

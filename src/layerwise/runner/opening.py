@@ -131,7 +131,7 @@ def describe_parts(parts: Mapping[str, EvalData]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BaseModel:
-    """The initial model of trainings.
+    """The initial model of training.
 
     `location` is what transformers would load, None for a model opened in Python; `again` opens another copy.
     """
@@ -161,7 +161,7 @@ def open_base(
     layers: str | None = None,
     revision: str | None = None,
 ) -> BaseModel:
-    """Load the initial model of trainings with float32 weights, or copy a model that is already loaded.
+    """Load the initial model of training with float32 weights, or copy a model that is already loaded.
 
     Raises:
         ModelError: If the model cannot be opened.
@@ -323,7 +323,7 @@ def hash_tasks(folder: Path) -> str:
 
 
 def default_folder(manifest: Manifest, recipe: object = None) -> Path:
-    """Return the default directory of a run, named after what it measures and the `recipe` of trainings.
+    """Return the default directory of a run, named after what it measures and its training `recipe`.
 
     The name does not depend on the numerics, so that a run with other numerics is found and refused.
     """

@@ -1,4 +1,4 @@
-"""Options of several trainings: the data, and the arguments of the Trainer."""
+"""Options of verbs that train: the data, and the arguments of the Trainer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BadImages = Literal["refuse", "skip"]
 
 @dataclass(frozen=True, slots=True)
 class TrainingData:
-    """The text or images of a training.
+    """The text or images of a training run.
 
     Args:
         text: Text to train on.

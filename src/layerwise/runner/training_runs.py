@@ -1,4 +1,4 @@
-"""Data, manifests, models (`RUN/VARIANT/seed-N/model`) and rows of runs with trainings."""
+"""Data, manifests, models (`RUN/VARIANT/seed-N/model`) and rows of runs that train models."""
 
 from __future__ import annotations
 

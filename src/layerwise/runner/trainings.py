@@ -56,11 +56,11 @@ class FolderTrainings(Task[list[TrainingRecord]], Generic[R]):
 
     @abstractmethod
     def training_config(self, training: FolderTraining[R]) -> dict[str, Any]:
-        """Return the settings that identify a training."""
+        """Return the settings that identify a training run."""
 
     @abstractmethod
     def train(self, training: FolderTraining[R], folder: Path, progress: Progress) -> TrainingRecord:
-        """Run or resume a training in its own `folder`, or read its record."""
+        """Run or resume a training run in its own `folder`, or read its record."""
 
     @abstractmethod
     def trial(self, recipe: R, folder: Path, quiet: Mapping[str, Any]) -> Any:
@@ -68,12 +68,12 @@ class FolderTrainings(Task[list[TrainingRecord]], Generic[R]):
 
     @abstractmethod
     def length(self, recipe: R) -> int:
-        """Return the number of steps of a training."""
+        """Return the number of steps of a training run."""
 
     @staticmethod
     @abstractmethod
     def outcome(record: TrainingRecord) -> str:
-        """Describe the result of a training, as the end of a sentence."""
+        """Describe the result of a training run, as the end of a sentence."""
 
     def refuse(self, folder: Path) -> None:
         for each in self.trainings:

@@ -1,4 +1,4 @@
-"""`TrainingArguments`: those common to all trainings, and those set by the user.
+"""`TrainingArguments`: those common to all training runs, and those set by the user.
 
 On an accelerator, worker processes prepare the next batches. Random draws depend on the index of an example alone, so
 the number of workers does not change the weights.
@@ -106,7 +106,7 @@ def training_arguments(values: Mapping[str, Any]) -> MeasuredArguments:
 
 
 def common_arguments(folder: Path | str, seed: int, given: Mapping[str, Any], **own: Any) -> MeasuredArguments:
-    """Build the arguments of a training into `folder` on one device; values in `given` override `own`."""
+    """Build the arguments of a training run into `folder` on one device; values in `given` override `own`."""
     arguments = training_arguments(
         {
             "output_dir": str(folder),

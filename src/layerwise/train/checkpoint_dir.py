@@ -1,6 +1,6 @@
-"""Run one training in a folder: identify it by its config, resume from its last checkpoint, and clean up at the end.
+"""Train one model in a folder: identify it by its config, resume from its last checkpoint, and clean up at the end.
 
-    FOLDER/training_config.json  identifies the training, so that no other resumes in its folder
+    FOLDER/training_config.json  identifies the training run, so that no other resumes in its folder
     FOLDER/checkpoint-120/       the last and the best checkpoint of the Trainer; removed at the end
     FOLDER/model/                the finished model in the format of transformers
     FOLDER/model/training.json   its training record, written last

@@ -330,7 +330,7 @@ def curve_steps(steps: int, evals: int) -> frozenset[int]:
 
 
 class _LearningCurve(TrainerCallback):
-    """Record the learning curve of a training; `score` returns the metric, or None if it is not finite.
+    """Record the learning curve of a training run; `score` returns the metric, or None if it is not finite.
 
     Evaluations do not count as part of a step, so they reset `pace`.
     """

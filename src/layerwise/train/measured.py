@@ -1,4 +1,4 @@
-"""Base Trainer of every training: it stops at non-finite numbers and logs its pace.
+"""Base Trainer of every training run: it stops at non-finite numbers and logs its pace.
 
 Loss and gradient norm are checked over all processes. With float16 an infinite gradient is an error only once the loss
 scale is so small that float16 would lose the loss itself. Measurements are part of the log and of checkpoints, so that

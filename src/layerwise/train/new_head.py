@@ -18,7 +18,7 @@ from layerwise.stack.load import resolve_device
 def classifier(auto: str, location: str, labels: Sequence[str], needed: str, **options: Any) -> tuple[Any, set[str]]:
     """Load the checkpoint at `location` (folder or hub id) with the class `auto` and a random head for `labels`.
 
-    The head is drawn from torch's global generator, so it depends on the seed of a training.
+    The head is drawn from torch's global generator, so it depends on the seed of a training run.
 
     Returns:
         The model, and the names of the randomly initialized parameters.

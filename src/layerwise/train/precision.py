@@ -1,4 +1,4 @@
-"""Precision of the forward passes of a training: float32, or half precision with float32 weights.
+"""Precision of the forward passes of a training run: float32, or half precision with float32 weights.
 
 It is part of `training_config.json`, so that a run resumes with the same precision.
 """

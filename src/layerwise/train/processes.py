@@ -1,4 +1,4 @@
-"""Processes of a training started by torchrun, from environment variables."""
+"""Processes of a training run started by torchrun, from environment variables."""
 
 from __future__ import annotations
 

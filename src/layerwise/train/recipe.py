@@ -1,4 +1,4 @@
-"""Recipes: all settings of a training as one frozen value.
+"""Recipes: all settings of a training run as one frozen value.
 
 `Settings` configure the optimizer; `Recipe` adds the method: the plan of each pass, the addition to the model (a
 `TrainingExtension`), and the criterion of validation. This module needs no torch.
@@ -44,7 +44,7 @@ class Settings:
 
     `batch_size` examples over all processes run in `gradient_accumulation_steps` equal parts. `warmup` is the share of
     steps with a rising learning rate, `evals` the number of validations and checkpoints. `from_scratch_factor`
-    multiplies the epochs of trainings from random weights. `precision` is that of the forward pass; weights stay
+    multiplies the epochs of training runs from random weights. `precision` is that of the forward pass; weights stay
     float32. With `compiled`, blocks are compiled (`layerwise.stack.compilation`).
     """
 
@@ -106,7 +106,7 @@ class TrainingExtension:
 
     Subclasses have their own options and are registered under `NAME`. `MODULE` names the submodule that `attach` adds,
     `ADDED` describes the part that layers require. `TRAINING_ARGUMENTS` replace the defaults. `ATTACHED_BY` and
-    `TRAINED_BY` name a function and a class, MODULE:NAME in `layerwise.train`, which are imported when a training
+    `TRAINED_BY` name a function and a class, MODULE:NAME in `layerwise.train`, which are imported when training
     starts because they need torch.
     """
 
@@ -168,7 +168,7 @@ class GrowthExtension(TrainingExtension):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Recipe of a training; `variant` is the name of the training variant.
+    """Recipe of a training run; `variant` is the name of the training variant.
 
     `sampler` draws the plan of every training pass, `validation` that of every validation batch; the checkpoint with
     the lowest validation loss is used. With `ranks="per-rank"` every process draws separately. A growth extension has a

@@ -32,7 +32,7 @@ from layerwise.train.training_log import Progress
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """Base model of trainings: a function that opens a new copy, the hash of its weights, and their source."""
+    """Base model of training runs: a function that opens a new copy, the hash of its weights, and their source."""
 
     open: Callable[[], Stack]
     weights: str
@@ -58,9 +58,9 @@ def train(
     Args:
         base: Base model.
         splits: Training and validation data.
-        recipe: Recipe of the training.
+        recipe: Recipe of the training run.
         seed: Random seed.
-        folder: Folder of the training.
+        folder: Folder of the training run.
         progress: Function called after every step.
         arguments: Further `TrainingArguments` (trackers, FSDP, workers), which override the recipe.
 
@@ -68,7 +68,7 @@ def train(
         The training record of the model.
 
     Raises:
-        TrainError: If the folder has a different training, or if a loss or gradient is not finite.
+        TrainError: If the folder holds a different training run, or if a loss or gradient is not finite.
     """
     make = partial(trainer_of, base, splits, recipe, seed, folder, progress=progress, arguments=arguments)
     config = training_config(base, splits, recipe, seed)

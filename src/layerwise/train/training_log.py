@@ -1,4 +1,4 @@
-"""Pace and resources in the log of a training, over all its sessions.
+"""Pace and resources in the log of a training run, over all its sessions.
 
 Keys: `seconds` of all sessions, `step_seconds` (the median step), `data_wait` (the share of it that waited for data),
 `examples_per_second` and `tokens_per_second` (without padding) of all processes, `mfu` (operations relative to the peak
@@ -151,11 +151,11 @@ QUIET: Mapping[str, Any] = {
 """`TrainingArguments` of a timed trial, which does not validate, save or report."""
 
 MakeTrainer = Callable[[Path, Mapping[str, Any]], Any]
-"""Creates the Trainer of a training into a folder, with overriding `TrainingArguments`."""
+"""Creates the Trainer of a training run into a folder, with overriding `TrainingArguments`."""
 
 
 def time_step(make: MakeTrainer, steps: int = 1) -> float:
-    """Return the median seconds of `steps` after a warm-up step, in a training that is discarded."""
+    """Return the median seconds of `steps` after a warm-up step, in a training run that is discarded."""
     with TemporaryDirectory(prefix="layerwise-") as name:
         trainer = make(Path(name), {**QUIET, "max_steps": 1 + steps, "logging_steps": 1 + steps})
         trainer.train()

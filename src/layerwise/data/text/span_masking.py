@@ -30,7 +30,7 @@ Ids = NDArray[np.int64]
 Uniforms = NDArray[np.float64]
 
 ALGORITHM = "spans of SpanBERT, drawn by Philox"
-"""Name of the masking algorithm in the record of a training."""
+"""Name of the masking algorithm in the record of a training run."""
 
 MAX_SPAN = 10
 

@@ -150,7 +150,7 @@ def compute_strata_term(influences: Numbers, strata: StratumLabels) -> Term:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearEstimate:
-    """A number of one training with the influence of each unit on it, `(units,)`, to first order."""
+    """A number of one training run with the influence of each unit on it, `(units,)`, to first order."""
 
     value: float
     influences: Numbers

@@ -60,7 +60,8 @@ class Backward:
 def run_backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backward:
     """Run `batch` forward and backward, within `differentiable(stack)`.
 
-    Without `branches`, only whole layers, not their sublayers, get gate gradients. Raises `MeasureError` for non-finite states.
+    Without `branches`, only whole layers, not their sublayers, get gate gradients. Raises `MeasureError` for non-finite
+    states.
     """
     with torch.no_grad():
         captured = stack.capture(**batch.inputs)

@@ -60,10 +60,10 @@ def mcnemar_power(loss: float, rate: float, trials: int, alpha: float) -> float:
 
 
 def mcnemar_detectable(gained: int, lost: int, trials: int, comparisons: int) -> float:
-    """Return the smallest drop in accuracy that McNemar's test detects with 80 % power, at most the largest possible one.
+    """Return the smallest drop in accuracy that McNemar's test detects with 80 % power.
 
-    The level is corrected for `comparisons`. Apart from this drop, as many answers are assumed to change as were
-    observed, half in each direction.
+    It is at most the largest possible drop. The level is corrected for `comparisons`. Apart from this drop, as many
+    answers are assumed to change as were observed, half in each direction.
     """
     rate = min((gained + lost) / (2 * trials), 0.5)
     most = 1 - 2 * rate
@@ -75,7 +75,7 @@ def mcnemar_detectable(gained: int, lost: int, trials: int, comparisons: int) ->
 
 
 def mcnemar_needed(gained: int, lost: int, trials: int, margin: float, comparisons: int) -> int | None:
-    """Return the number of documents to detect a drop of `margin` with 80 % power (see `mcnemar_detectable`), or `None`.
+    """Return the number of documents for 80 % power at a drop of `margin` (see `mcnemar_detectable`), or `None`.
 
     >>> mcnemar_needed(0, 0, 50, 0.1, 1)
     78

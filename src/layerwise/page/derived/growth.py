@@ -1,7 +1,7 @@
 """The rows of a growth run: variants, lengths, tuning, and the headline result.
 
-A variant is a training schedule: `uniform`, or one in phases. A `Training` with a share of the budget is a point on the
-frontier of its variant.
+A variant is a training schedule: `uniform`, or one in phases. A `Training` run with a share of the budget is a point on
+the frontier of its variant.
 """
 
 from __future__ import annotations

@@ -37,10 +37,9 @@ CAUTION = (
 )
 
 TRAINED_ORDER = Question(
-    "Does training in random order cost at most 25 points?",
-    "The cost is the accuracy of the baseline in order minus that of layershuffle in random order. The null is models"
-    f" trained in order: all of them must be worse in random order by at least {100 * MIN_GAIN:g} points.{CAUTION}",
-    Published(
+    "Does training in random order cost at most 25 points?", "The cost is the accuracy of the baseline in order minus
+    that of layershuffle in random order. The controls are" f" models trained in order: all of them must be worse in
+    random order by at least {100 * MIN_GAIN:g} points.{CAUTION}", Published(
         PAPER,
         "Trained and run in random order a ViT keeps 62.77 %, about 20 points below the ordinary model in order.",
         "19.84 points",
@@ -76,10 +75,8 @@ PRUNING = Question(
     100 * MIN_SPARED,
 )
 POSITIONS = Question(
-    "Can layers predict their position?",
-    "Accuracy must be within 2 points of the published one. The null is a linear probe of models trained in order: it"
-    f" must fall short by more than 2 points.{CAUTION}",
-    Published(
+    "Can layers predict their position?", "Accuracy must be within 2 points of the published one. The control is a
+    linear probe of models trained in order: it" f" must fall short by more than 2 points.{CAUTION}", Published(
         PAPER,
         "A layer trained to predict its position from its output is right in 99.99 % of the cases.",
         "99.99 %",
@@ -90,8 +87,8 @@ POSITIONS = Question(
 )
 MERGING = Question(
     "Can models trained in random order be merged without loss?",
-    "The loss is the mean accuracy of the models minus that of models merged from them, in random order. The null is"
-    f" models trained in order, merged in order.{CAUTION}",
+    "The loss is the mean accuracy of the models minus that of models merged from them, in random order. The control"
+    f" is models trained in order, merged in order.{CAUTION}",
     Published(
         PAPER,
         "A model with one layer from each of 12 models reaches 59.68 %, and the 12 models reach 62.77 %; merged from"
@@ -234,7 +231,7 @@ def _explain_chance(data: ReportData) -> str:
 
 
 def _decide(unfinished: Collection[str], *cases: tuple[bool, Verdict, str]) -> tuple[Verdict, str]:
-    """Return the verdict and the answer of the first case that holds; unfinished trainings cannot contradict."""
+    """Return the verdict and the answer of the first case that holds; unfinished training runs cannot contradict."""
     verdict, answer = next((verdict, answer) for holds, verdict, answer in cases if holds)
     if verdict is CONTRADICTED and unfinished:
         names = join_words(list(unfinished))

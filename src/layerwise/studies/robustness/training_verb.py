@@ -163,7 +163,7 @@ def train_robust(
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:
-        The result with trainings, surveys and their contrasts.
+        The result with training runs, surveys and their contrasts.
 
     Raises:
         OptionError: If options cannot be combined, or no method uses one.

@@ -128,10 +128,8 @@ ORDER_BY_TASK = Question(
     MIN_FACTOR,
 )
 LOOPING = Question(
-    "Does looping parallel layers help?",
-    f"{COSTS_RULE} The control is one pass with its update multiplied by 3, so that it adds the mean update three times,"
-    " as three passes do.",
-    Published(
+    "Does looping parallel layers help?", f"{COSTS_RULE} The control is one pass with its update multiplied by 3, so
+    that it adds the mean update three times," " as three passes do.", Published(
         PAPER,
         "Feeding the mean of parallel layers back to them, three passes in all, is better than one pass.",
         "curves for three passes, no number",
@@ -187,14 +185,20 @@ def judge_all_layers_needed(data: ReportData) -> Finding | None:
     if of_rise in ("within", "below"):
         verdict, answer = Verdict.CONTRADICTED, "The cost does not rise with the number of skipped layers."
     elif of_saved == "below":
-        verdict, answer = Verdict.CONTRADICTED, "Yes, skipping a few layers costs more per layer than skipping the whole middle."
+        verdict, answer = (
+            Verdict.CONTRADICTED,
+            "Yes, skipping a few layers costs more per layer than skipping the whole middle.",
+        )
     elif of_saved == of_rise == "above":
-        verdict, answer = Verdict.SUPPORTED, "No, skipping a few layers costs less per layer than skipping the whole middle."
+        verdict, answer = (
+            Verdict.SUPPORTED,
+            "No, skipping a few layers costs less per layer than skipping the whole middle.",
+        )
     elif of_saved == "within" and of_rise == "above":
         verdict = Verdict.NO_BETTER_THAN_NULL
         answer = (
-            "Skipping a few layers costs about as much per layer as skipping the whole middle: it costs less only because"
-            " fewer layers are skipped."
+            "Skipping a few layers costs about as much per layer as skipping the whole middle: it costs less only
+            because" " fewer layers are skipped."
         )
     else:
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(saved, MIN_SAVED)

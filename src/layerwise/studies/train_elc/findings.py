@@ -33,7 +33,7 @@ MIN_NATS, MIN_ACCURACY, MIN_MASS, MIN_CORRELATION, MIN_DISTANCE = 0.01, 0.005, 0
 
 CHANCE, HELD = 0.5, "elc-frozen"
 WIDENED = 1.25
-"""Factor on the band of permuted sources: their std is 0.061 (12 layers, 5 seeds), of simulated trainings 0.073."""
+"""Factor on the band of permuted sources: their std is 0.061 (12 layers, 5 seeds), of simulated training runs 0.073."""
 
 POWER = (1.960 + 0.842) / 1.960
 """Factor on the half-width of a 95 % band for 80 % power."""

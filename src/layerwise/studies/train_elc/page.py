@@ -180,7 +180,7 @@ def _describe_stability(data: ReportData) -> Iterator[tuple[str, bool]]:
         rows = run.where(variant=variant, seed=None)
         spiked, spread, ratio = (rows.one(metric=metric) for metric in ("spiked", "spread", "spread_ratio"))
         clauses, known = [], True
-        if spiked is not None:  # only trainings with enough log entries
+        if spiked is not None:  # only training runs with enough log entries
             spikes = run.where(variant=variant, seed=PRESENT, metric="spikes")
             unstable = sum(row.value > 0 for row in spikes)
             clauses.append(f"{unstable} of {format_count(len(spikes), 'training')} with a spike")
@@ -316,7 +316,7 @@ PRETRAINING = Kind(
                     rows={"variant": "variant"},
                     folded=True,
                     columns=(
-                        Column("trainings with a spike", "spiked"),
+                        Column("runs with a spike", "spiked"),
                         Column("spread over seeds (nats)", "spread"),
                         Column("ratio", "spread_ratio"),
                         Column("gradient norm", "gradient_norm"),

@@ -252,7 +252,7 @@ def check_length(recipe: PretrainingRecipe, text: PretrainingText) -> None:
 
 
 def count_tokens(recipe: PretrainingRecipe) -> int:
-    """Return the maximum number of tokens of a training, if all segments are full.
+    """Return the maximum number of tokens of a training run, if all segments are full.
 
     >>> from layerwise.train.pretrain.recipe import pretraining_recipe
     >>> count_tokens(pretraining_recipe("tiny", "elc", steps=10))

@@ -80,7 +80,7 @@ def elc(
         seeds: Number of random seeds.
         steps: Number of optimizer steps.
         epochs: Number of epochs.
-        seconds: Length of each training in seconds, converted to steps by timing a few.
+        seconds: Length of each training run in seconds, converted to steps by timing a few.
         learning_rate: Peak learning rate.
         batch_size: Batch size.
         validation: Text for selecting checkpoints.

@@ -1,4 +1,4 @@
-"""The trainings of a growth run: each variant for the steps of its budget, and uniform training at other lengths."""
+"""The models that a growth run trains: variants for the steps of their budget, and uniform at other lengths."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class GrowthDesign:
     def list_variants(
         self, schedules: Mapping[str, GrowthSchedule], settings_of: SettingsOf, longest: int = 0
     ) -> tuple[PlannedVariant, ...]:
-        """Return the trainings of these schedules; `longest` is the number of steps of a schedule yet to be measured.
+        """Return the training runs of these schedules; `longest` is the number of steps of one that is not known yet.
 
         Raises:
             PlanError: If a phase has no step.
@@ -124,7 +124,7 @@ class GrowthDesign:
         return self.task.shared_recipe(budget=self.budget, match=self.match, rates=self.rates, warmups=self.warmups)
 
     def certain_trainings(self, schedules: Mapping[str, GrowthSchedule]) -> TrainingsTask:
-        """Return the trainings that do not depend on a schedule yet to be measured."""
+        """Return the training runs that do not depend on a schedule that is still to be measured."""
         variants = [
             variant
             for variant in self.list_known_variants(schedules)
@@ -140,7 +140,7 @@ class GrowthDesign:
         return self.task.unit(trainings)
 
     def list_known_variants(self, schedules: Mapping[str, GrowthSchedule]) -> tuple[PlannedVariant, ...]:
-        """Return the trainings of the schedules that are known in advance, with the default settings."""
+        """Return the training runs of the schedules that are known in advance, with the default settings."""
         return self.list_variants(schedules, lambda _: self.task.settings, self._longest_unknown())
 
     def check(self, schedules: Mapping[str, GrowthSchedule], max_epochs: float) -> None:
@@ -183,7 +183,7 @@ class GrowthDesign:
         trials = len(self.tuned()) * (len(self.rates) + len(self.warmups))
         if trials:
             names = ", ".join(self.tuned())
-            yield f"{trials} trainings to tune {names}, and more while the best rate is at the edge of the grid"
+            yield f"{trials} training runs to tune {names}, and more while the best rate is at the edge of the grid"
 
     def _describe_schedule(self, variant: PlannedVariant) -> Iterator[str]:
         task, schedule, steps = self.task, variant.schedule, variant.steps[0]

@@ -59,7 +59,7 @@ AXES: dict[str, str] = {vocab.FLOPS: "FLOPs", vocab.SECONDS: "training seconds"}
 
 @dataclass(frozen=True, kw_only=True)
 class LossByCost(Lines):
-    """The held-out loss of every training by cost; a line joins the lengths of one variant."""
+    """The held-out loss of every training run by cost; a line joins the lengths of one variant."""
 
     def _ticks(self, xs: set[float], small: bool) -> dict[str, Any]:
         return {"exponentformat": "power"}

@@ -1,4 +1,4 @@
-"""The rows of growth trainings, computed from the finished trainings.
+"""The rows of growth training runs, computed from the finished training runs.
 
 Measures: `schedule` (the share of its full cost that a layer has in a phase), `accounting` (the cost of a step as a
 share of a uniform one, `predicted` in FLOPs and `measured` in seconds), `held_out` (nats/token), `null` (bigram and
@@ -62,7 +62,7 @@ Model = tuple[str | None, int | None, float | None]
 
 @dataclass(frozen=True, slots=True)
 class FinishedVariant:
-    """The finished trainings of a variant: its schedule, and records by seed."""
+    """The finished training runs of a variant: its schedule, and records by seed."""
 
     name: str
     schedule: GrowthSchedule
@@ -206,7 +206,7 @@ def compare_variants(
 ) -> tuple[list[Score], list[str]]:
     """Return the rows of every variant compared with uniform and with its controls, and notes on missing comparisons.
 
-    `ends` are held-out points at the ends of trainings. A variant is compared at its cost if uniform was trained to
+    `ends` are held-out points at the ends of training runs. A variant is compared at its cost if uniform was trained to
     several lengths, otherwise only at equal cost.
     """
     if UNIFORM not in finished:
@@ -238,7 +238,7 @@ def compare_variants(
 def _compute_savings(
     own: FinishedVariant, finished: Mapping[str, FinishedVariant], ends: Mapping[str, Points], cost: ModelCost
 ) -> list[Score]:
-    """Compute savings from the ends of trainings of several lengths, or from the loss curve of a single training."""
+    """Compute savings from the ends of training runs of several lengths, or from the loss curve of a single one."""
     trained = [name for name, of in finished.items() if of.variant == own.variant]
     seeds = set.intersection(*(set(ends[name]) for name in trained))
     if len(trained) > 1 and seeds:

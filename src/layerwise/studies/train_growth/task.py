@@ -1,4 +1,4 @@
-"""The task of a training in phases: a model, its text, and the cost of its layers.
+"""The task of a training run in phases: a model, its text, and the cost of its layers.
 
 Without a model, a randomly initialized one of `--size` is used, with a tokenizer trained on the text. Only complete
 windows are trained on.

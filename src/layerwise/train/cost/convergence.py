@@ -1,10 +1,10 @@
 """Speed of convergence: steps and seconds to a loss over seeds, compared with a reference with the same seeds.
 
-A variant and the reference are compared at the lowest loss that every training of both reaches. Validation losses are
-made monotone and interpolated in the logarithm of the cost (`layerwise.train.cost.frontier`); a training below the
-target at its first evaluation counts with that cost, an upper bound without an interval. Rows of measure `convergence`
-(unit `steps` or `seconds`): `cost`, `ratio` to another variant, and `loss`, the target. Fine-tunings have rows of
-measure `tuning_convergence` by task, with `score` instead of `loss`.
+A variant and the reference are compared at the lowest loss that every training run of both reaches. Validation losses
+are made monotone and interpolated in the logarithm of the cost (`layerwise.train.cost.frontier`); a training run below
+the target at its first evaluation counts with that cost, an upper bound without an interval. Rows of measure
+`convergence` (unit `steps` or `seconds`): `cost`, `ratio` to another variant, and `loss`, the target. Fine-tunings have
+rows of measure `tuning_convergence` by task, with `score` instead of `loss`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COSTS = (STEPS, SECONDS)
 
 @dataclass(frozen=True, slots=True)
 class ValidationCurve:
-    """Validation losses of one training in nats/token by ascending step; a step took `step_seconds`."""
+    """Validation losses of one training run in nats/token by ascending step; a step took `step_seconds`."""
 
     steps: tuple[int, ...]
     losses: tuple[float, ...]
@@ -84,7 +84,7 @@ Spent = Mapping[int, Reached]
 
 
 def spent_to(curves: Mapping[int, ValidationCurve], cost: str, target: float) -> Spent:
-    """Return the cost of each training to reach the target; seconds only if its step was timed."""
+    """Return the cost of each training run to reach the target; seconds only if its step was timed."""
     steps = {seed: cost_to_loss(curve.steps, curve.losses, target) for seed, curve in curves.items()}
     if cost == "steps":
         return steps

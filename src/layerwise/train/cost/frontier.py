@@ -1,4 +1,4 @@
-"""Cost frontier of uniform training, and the distance of other trainings from it.
+"""Cost frontier of uniform training, and the distance of other training runs from it.
 
     loss(c) = loss_i + (loss_k - loss_i) * (log c - log c_i) / (log c_k - log c_i)     c_i <= c <= c_k neighbors
     saving  = 1 - exp(mean over seeds s of log(c_s / C_s))     cost to reach the reference's loss, over its cost
@@ -37,18 +37,18 @@ from layerwise.results.vocabulary import (
 )
 
 COSTS = (FLOPS, SECONDS)
-"""Costs at which trainings are compared: floating-point operations, and seconds of training steps."""
+"""Costs at which training runs are compared: floating-point operations, and seconds of training steps."""
 
 SLACK = 0.01
 """Maximum extrapolation of a frontier beyond its ends, relative to the cost there."""
 
 EQUAL: Mapping[str, float] = {"tokens": 0.01, "flops": 0.01, "seconds": 0.05}
-"""Relative difference up to which two trainings have equal cost."""
+"""Relative difference up to which two training runs have equal cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostPoint:
-    """End of a training: its held-out loss in nats/token, its costs (`COSTS`), and its `tokens`."""
+    """End of a training run: its held-out loss in nats/token, its costs (`COSTS`), and its `tokens`."""
 
     loss: float
     costs: Mapping[str, float]
@@ -59,7 +59,7 @@ Points = Mapping[int, CostPoint]
 
 
 def loss_at(lengths: Iterable[CostPoint], amount: float, cost: str) -> float | None:
-    """Interpolate the loss at a cost from trainings of several lengths; None outside their range.
+    """Interpolate the loss at a cost from training runs of several lengths; None outside their range.
 
     A single length has a loss only at its own cost, within `EQUAL`.
 
@@ -111,7 +111,7 @@ def compare_at_cost(
             rows.append(Score(GROWTH, AT, spent, variant=variant, against=UNIFORM_TRAINING, unit=cost))
         notes += [
             f"{variant} is not compared with uniform at equal {cost}: its cost is outside the range of the uniform "
-            "trainings"
+            "training runs"
             for variant in variants
             if is_frontier and variant not in compared
         ]

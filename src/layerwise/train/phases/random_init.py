@@ -1,4 +1,4 @@
-"""Decoders with random weights, built from a configuration: base models of trainings without a checkpoint.
+"""Decoders with random weights, built from a configuration: base models of training runs without a checkpoint.
 
 Weights are drawn when the model is opened, with torch's generator, which a training seeds first: all variants of a seed
 start from the same weights. The tiny size is a Granite of twelve layers, so that every role of the published schedule

@@ -1,9 +1,9 @@
 """Schedule of a growth training by step: the running layers, the trained layers and the learning rate of every pass.
 
 A schedule, a number of steps and a seed determine everything: the layers of a `sample` are drawn by (seed, phase,
-number of the draw), the layers that stochastic depth skips by (seed, phase, step, pass). So a training resumes within a
-phase exactly, and all processes agree without communication. Controls of a study have the phases, and so the draws, of
-their schedule.
+number of the draw), the layers that stochastic depth skips by (seed, phase, step, pass). So a training run resumes
+within a phase exactly, and all processes agree without communication. Controls of a study have the phases, and so the
+draws, of their schedule.
 """
 
 from __future__ import annotations

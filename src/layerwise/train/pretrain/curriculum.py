@@ -1,7 +1,7 @@
 """Phases of a pretraining: short segments in large batches, then long segments in small batches.
 
 The first 90 % of the steps read short segments, the rest segments four times as long, a quarter as many. The segments
-of a step depend only on (seed, phase, step), so a training resumes exactly.
+of a step depend only on (seed, phase, step), so a training run resumes exactly.
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ def pretrain(
 
     Raises:
         DataError: If the tokenizer lacks required tokens.
-        TrainError: If the text is smaller than a batch, the folder has a different training, or a loss or gradient is
-            not finite.
+        TrainError: If the text is smaller than a batch, the folder holds a different training run, or a loss or
+            gradient is not finite.
     """
     check_tokenizer(tokenizer, str(tokenizer.name_or_path or "that was given"))
     make = partial(trainer_of, tokenizer, text, recipe, seed, folder, progress=progress, arguments=arguments)
