@@ -24,8 +24,8 @@ class ElcWiring(nn.Module):
         readers = model.base_model.readers()
         if not readers:
             raise ModelError(
-                f"the variant {model.config.variant} does not weight the outputs of earlier layers; use another variant,
-                " "such as elc, or add layer weights by training: layerwise train robust wiring-identity"
+                f"the variant {model.config.variant} does not weight the outputs of earlier layers; use another variant"
+                ", such as elc, or add layer weights by training: layerwise train robust wiring-identity"
             )
         self.depth = len(model.base_model.layers)
         self.readers = nn.ModuleList(readers)

@@ -30,8 +30,8 @@ def published_chapter(data: ReportData) -> Chapter:
     model = data.manifest.get("model")
     name = model_name(str(model)) if model else "this model"
     tested = (
-        f"{format_count(len(findings), 'published finding')} tested on {name}: {_count_verdicts(findings)}. A verdict
-        is" " about the statement of the paper, not about the question."
+        f"{format_count(len(findings), 'published finding')} tested on {name}: {_count_verdicts(findings)}. A verdict is"
+        " about the statement of the paper, not about the question."
     )
     papers = sorted(group_by_paper(findings).items(), key=lambda each: -len(each[1]))
     body = (
@@ -75,11 +75,7 @@ def _statement(finding: Finding) -> tuple[str, str]:
 
 
 def _rule(finding: Finding) -> str:
-    margin = (
-        ""
-        if finding.margin is None
-        else f"Threshold: {finding.margin:g} {finding.unit}".rstrip() + "."
-    )
+    margin = "" if finding.margin is None else f"Threshold: {finding.margin:g} {finding.unit}".rstrip() + "."
     return " ".join(filter(None, (margin, finding.rule)))
 
 

@@ -192,8 +192,8 @@ def judge_core_layers(data: ReportData) -> Finding | None:
     excess = ranges[best][1]
     side = "above" if excess.value >= 0.0 else "below"
     strongest = (
-        f"The strongest range is layers {best}: its median effect is {format_number(abs(excess.value))} nats/token
-        {side}" " twice the median of the other layers."
+        f"The strongest range is layers {best}: its median effect is {format_number(abs(excess.value))} nats/token"
+        f" {side} twice the median of the other layers."
     )
     return CORE.answer(verdict, f"{answer} {strongest}", excess)
 

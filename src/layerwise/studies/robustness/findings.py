@@ -37,9 +37,11 @@ CAUTION = (
 )
 
 TRAINED_ORDER = Question(
-    "Does training in random order cost at most 25 points?", "The cost is the accuracy of the baseline in order minus
-    that of layershuffle in random order. The controls are" f" models trained in order: all of them must be worse in
-    random order by at least {100 * MIN_GAIN:g} points.{CAUTION}", Published(
+    "Does training in random order cost at most 25 points?",
+    "The cost is the accuracy of the baseline in order minus that of layershuffle in random order. The controls are"
+    f" models trained in order: all of them must be worse in random order by at least {100 * MIN_GAIN:g} points."
+    f"{CAUTION}",
+    Published(
         PAPER,
         "Trained and run in random order a ViT keeps 62.77 %, about 20 points below the ordinary model in order.",
         "19.84 points",
@@ -75,8 +77,10 @@ PRUNING = Question(
     100 * MIN_SPARED,
 )
 POSITIONS = Question(
-    "Can layers predict their position?", "Accuracy must be within 2 points of the published one. The control is a
-    linear probe of models trained in order: it" f" must fall short by more than 2 points.{CAUTION}", Published(
+    "Can layers predict their position?",
+    "Accuracy must be within 2 points of the published one. The control is a linear probe of models trained in order:"
+    f" it must fall short by more than 2 points.{CAUTION}",
+    Published(
         PAPER,
         "A layer trained to predict its position from its output is right in 99.99 % of the cases.",
         "99.99 %",

@@ -128,8 +128,10 @@ ORDER_BY_TASK = Question(
     MIN_FACTOR,
 )
 LOOPING = Question(
-    "Does looping parallel layers help?", f"{COSTS_RULE} The control is one pass with its update multiplied by 3, so
-    that it adds the mean update three times," " as three passes do.", Published(
+    "Does looping parallel layers help?",
+    f"{COSTS_RULE} The control is one pass with its update multiplied by 3, so that it adds the mean update three"
+    " times, as three passes do.",
+    Published(
         PAPER,
         "Feeding the mean of parallel layers back to them, three passes in all, is better than one pass.",
         "curves for three passes, no number",
@@ -197,8 +199,8 @@ def judge_all_layers_needed(data: ReportData) -> Finding | None:
     elif of_saved == "within" and of_rise == "above":
         verdict = Verdict.NO_BETTER_THAN_NULL
         answer = (
-            "Skipping a few layers costs about as much per layer as skipping the whole middle: it costs less only
-            because" " fewer layers are skipped."
+            "Skipping a few layers costs about as much per layer as skipping the whole middle: it costs less only"
+            " because fewer layers are skipped."
         )
     else:
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(saved, MIN_SAVED)
