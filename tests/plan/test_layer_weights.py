@@ -70,7 +70,7 @@ def test_a_cut_takes_one_edge_and_keeps_the_sum(wiring: LayerWeights, data: st.D
     [
         (1, (((1, 1.0),),), "the sources of reader 0 must be distinct, ascending and at most 0"),
         (1, (((0, math.nan),),), r"the weight of 0<-0 must be a finite number such as 0\.5"),
-        (2, (((0, 1.0),), ()), "reader 1 must read at least one source"),
+        (2, (((0, 1.0),), ()), "layer 1 must read at least one earlier state"),
         (2, (((0, 1.0),),), "a wiring of 2 layers must have 2 rows, or one more for the output"),
         (0, (), "depth must be from 1 to 10000"),
         (1, (((0, 1.0),), ((0, 1.0), (0, 1.0))), "the sources of reader out must be distinct, ascending and at most 1"),

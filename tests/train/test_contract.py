@@ -137,7 +137,7 @@ def test_a_finished_training_is_not_repeated(kind: str, straight: Straight) -> N
     noted = Noted()
     with watched(noted):
         assert KINDS[kind](folder, arguments=CPU) == record
-        with pytest.raises(TrainError, match="has a different training"):
+        with pytest.raises(TrainError, match="holds a different training run"):
             KINDS["sequential"](folder, arguments=CPU)
     assert noted.losses == []
 
@@ -171,7 +171,7 @@ def test_a_folder_with_a_different_training_is_rejected(finished: bool, name: st
         raise AssertionError("a rejected training must not open a model")
 
     value, words = ANOTHER[name]
-    with pytest.raises(TrainError, match=f"has a different training: {words}. Pass another --run"):
+    with pytest.raises(TrainError, match=f"holds a different training run: {words}. Pass another --run"):
         run_training(never, {**ASKED, name: value}, tmp_path, variant="a", data_name="n")
 
 

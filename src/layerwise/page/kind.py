@@ -269,12 +269,12 @@ def join_statements(facts: Facts, count: int | None = 1) -> Callable[[ReportData
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of run, recognized by a row of one of `measures` or by `present`.
+    """A kind of run; a run is of this kind if it has rows of one of `measures`, or if `present` says so.
 
     `answer` is the verdict at the top of the page and the end of the terminal output. `tiles` are (number, name) for
     the masthead, which also shows the manifest's `counts`. `unfinished` is the banner of an incomplete run, `following`
     the next steps, and `has_published` adds the chapter of the published findings after the first section. Kinds of a
-    run are shown by their `rank`, the least first.
+    run are shown in ascending order of `rank`.
     """
 
     name: str

@@ -189,7 +189,7 @@ def curve_families(plans: Iterable[SweptPlan]) -> tuple[str, ...]:
 
 
 def half_window(plans: Iterable[SweptPlan], depth: int) -> LayerWindow | None:
-    """Return the window nearest to half the depth among those that the most strategies were run on.
+    """Return the window whose size is nearest to half of the depth, among those with the most strategies.
 
     The Painters' family is preferred, then the first explicit window.
     """

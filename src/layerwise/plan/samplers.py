@@ -84,7 +84,7 @@ class Shuffle:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The plan of `of` with every visit skipped with probability `share`, independently.
+    """Draw a plan from `of`, and skip each of its visits independently with probability `share`.
 
     Empty draws are repeated. `preserve` keeps skipped layers in the autograd graph (see the module).
 
@@ -113,7 +113,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Failout:
-    """The plan of `of` without the layers of failed nodes; each node fails with probability `share`.
+    """Draw a plan from `of`, and skip the layers of failed nodes; each node fails with probability `share`.
 
     `nodes` lists the layers of each node; other layers never fail. Empty draws are repeated.
 

@@ -22,7 +22,7 @@ _POOL = 50
 
 
 class ReproducibleDataset(Examples):
-    """`examples`, each drawn by (seed, epoch, index) alone; the Trainer calls `set_epoch`."""
+    """Dataset of `examples` whose random draws depend only on (seed, epoch, index); the Trainer calls `set_epoch`."""
 
     def __init__(self, examples: Examples, seed: int) -> None:
         self.examples = examples
@@ -59,10 +59,10 @@ class ReproducibleDataset(Examples):
 
 
 class LengthGroupedSampler(Sampler[int]):
-    """Shuffled indices of `examples`; with `alike`, in batches of that many texts of similar length.
+    """Sampler of shuffled indices of `examples`.
 
-    The first indices repeat at the end to fill the last `batch`, which would otherwise depend on the number of
-    processes.
+    With `alike`, the indices come in batches of that many texts of similar length. The first indices repeat at the end
+    to fill the last `batch`, which would otherwise depend on the number of processes.
     """
 
     def __init__(self, examples: ReproducibleDataset, alike: int | None = None, batch: int = 1) -> None:

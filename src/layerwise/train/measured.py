@@ -207,7 +207,7 @@ class MeasuredTrainer(Trainer):
             write_whole(Path(output_dir) / RUNNING_LOSS, json.dumps(noted).encode())
 
     def restore_running_loss(self) -> None:
-        """Restore the losses since the last log; with another number of processes, their mean."""
+        """Restore the losses since the last log; if the number of processes changed, use their mean."""
         if self._resumes is None:
             return
         try:
@@ -265,7 +265,9 @@ class TimedCheckpoints(TrainerCallback):
 
     @staticmethod
     def steps_until(left: float, pace: float) -> int:
-        """Return the number of steps until the next check: half of those of `pace` seconds that fit into `left`.
+        """Return the number of steps until the next check.
+
+        It is half of the steps that fit into `left` seconds, at `pace` seconds each.
 
         >>> TimedCheckpoints.steps_until(60.0, 0.5), TimedCheckpoints.steps_until(0.1, 0.5)
         (60, 1)

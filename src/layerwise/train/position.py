@@ -129,7 +129,7 @@ class PositionPrediction(nn.Module):
         return losses.sum() if self.options.total == "sum" else losses.mean()
 
     def hits(self) -> dict[int, Tensor]:
-        """Return, by position, booleans `(batch,)` of correct predictions in the last pass."""
+        """Return whether the predictions `(batch,)` of the last pass were correct, by position."""
         return {position: logits.argmax(-1) == position for position, logits in self.predicted}
 
 

@@ -19,7 +19,7 @@ from layerwise.train.measured import MeasuredTrainer
 
 
 class DividedBatches(Sampler[list[int]]):
-    """Indices that one of `processes` reads of every batch of `size` examples.
+    """The indices that one of several `processes` reads, from every batch of `size` examples.
 
     A process without a row of the last batch reads its first example, which does not count: all processes must run a
     sharded model.

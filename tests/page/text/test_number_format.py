@@ -60,9 +60,12 @@ def test_the_corrected_p_value_takes_precedence_over_the_interval() -> None:
         (EFFECT, "worse"),
         (replace(EFFECT, value=-0.5), "better"),
         (replace(EFFECT, p_adjusted=0.3), "not significant after correction"),
-        (replace(EFFECT, low=-0.1), "no effect detectable above 0.600 nats"),  # regardless of p
-        (replace(EFFECT, low=-0.1, high=0.1, value=0.0, p_adjusted=0.3), "no effect detectable above 0.140 nats"),
-        (replace(EFFECT, low=-0.1, p_adjusted=0.3, mde=None), "no effect detectable above 0.600 nats"),
+        (replace(EFFECT, low=-0.1), "no effect found (detectable above 0.600 nats)"),  # regardless of p
+        (
+            replace(EFFECT, low=-0.1, high=0.1, value=0.0, p_adjusted=0.3),
+            "no effect found (detectable above 0.140 nats)",
+        ),
+        (replace(EFFECT, low=-0.1, p_adjusted=0.3, mde=None), "no effect found (detectable above 0.600 nats)"),
         (replace(EFFECT, p=None, p_adjusted=None, low=None, high=None), "no interval"),
         (replace(EFFECT, value=math.nan), "not finite"),
         (None, "not measured"),

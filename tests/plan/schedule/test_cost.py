@@ -255,8 +255,8 @@ def test_a_large_effect_that_is_not_resolved_trains_and_is_not_called_none() -> 
         ["0.500", "in the last 2/4 of the steps"],
         ["1.000", "in the last 4/4 of the steps (effect inconclusive)"],
         ["0.000", "in the last 1/4 of the steps (effect inconclusive)"],
-        ["0.000", "never: an effect above 0.01 nats is excluded"],
-        ["0.000", "never: an effect above 0.01 nats is excluded"],
+        ["0.000", "never: its effect is at most 0.01 nats"],
+        ["0.000", "never: its effect is at most 0.01 nats"],
     ]
     # Layers 0 and 2 learn throughout, 1 in half the steps, 3 in a quarter, and all six pass gradients on.
     assert told[-1].startswith("budget: 0.458 of all layer-steps, 0.819 of the operations")

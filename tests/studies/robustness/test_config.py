@@ -87,7 +87,7 @@ def test_options_change_the_recipe_and_the_baseline_comes_first() -> None:
         ("layershuffle", {"prediction_token": "mean"}, "^prediction_token requires .* layershuffle-predict"),
         ("layershuffle", {"position_table": "shared"}, "^position_table requires .* layershuffle-position"),
         ("layershuffle", {"position_dropout": 0.1}, "^position_dropout requires .* layershuffle-position"),
-        ("baseline", {"evals": 3}, "^evals requires a method other than baseline"),
+        ("baseline", {"evals": 3}, "^evals has no effect on the baseline"),
         ("layerdrop", {"drop_rate": 2.0}, r"the share of layers dropped must be a probability in \[0, 1\)"),
         ("baseline", {"gradient_accumulation": 3}, "must be divisible by gradient_accumulation_steps"),
         (

@@ -78,7 +78,7 @@ def test_every_variant_is_checked_before_the_first_is_trained(trained: tuple[Pat
     folder, _ = trained
     other = ("--no-baseline", "--seeds", "1", "--images", "digits", "--limit", "20", "--epochs", "1", "--batch-size")
     message = refused("train", "robust", "sequential,layershuffle", "--model", vit, "--run", folder, *other, "5")
-    assert "layershuffle/seed-0 has a different training: its batch_size is 10, got 5" in message
+    assert "layershuffle/seed-0 holds a different training run: its batch_size is 10, got 5" in message
     assert not (folder / "sequential").exists()
 
 

@@ -154,7 +154,7 @@ def test_a_different_algorithm_is_rejected(
     pedigree = json.loads(file.read_text())
     del pedigree["recipe"][algorithm]
     file.write_text(json.dumps(pedigree))
-    with pytest.raises(TrainError, match=f"has a different training: its {algorithm}"):
+    with pytest.raises(TrainError, match=f"holds a different training run: its {algorithm}"):
         run(tmp_path)
 
 

@@ -94,7 +94,7 @@ def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
 
 
 def zone_rows(states: PlanStates, plan: Plan, *, seed: Seed = 0) -> list[Score]:
-    """Return rows of measure `zones`: number of zones, p of a further zone, borders and their contrasts.
+    """Return rows of measure `zones`: number of zones, p of one or two more zones, borders and their contrasts.
 
     A border is the first state of a zone, counted from 1. Its contrast is the cosine within the two zones minus that
     across them, at equal distance between states.
@@ -180,9 +180,9 @@ class Zones:
 def find_zones(cosine: Numbers, *, seed: Seed = 0, walks: int = WALKS) -> Zones:
     """Find zones of similar hidden states from their mean cosines (states, states); one zone below 10 states.
 
-    With A = -log cos of two states, which is additive along a random walk, expected steps are a parabola in log depth
-    (least absolute deviations). A zone is added if G grows more than in the random-walk null and its border has a
-    contrast of at least `MARGIN`:
+    Let A = -log cos of two states, which is additive along a random walk. The expected size of a step is a parabola in
+    log depth, fitted by least absolute deviations. A zone is added if G grows more than in the random-walk null and its
+    border has a contrast of at least `MARGIN`:
 
         Z(i, j) = log A(i, j) - log(sum of the expected steps from i to j) - median of the same at equal distance
         G(k) = max over partitions into k zones of the sum of Z(i, j) over the pairs i < j in different zones

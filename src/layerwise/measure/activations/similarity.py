@@ -286,7 +286,10 @@ MIN_LAYERS = 8
 
 @dataclass(frozen=True, slots=True)
 class DocumentCosines:
-    """Sums of cosines by document, (documents, states, states): within tokens, and across documents (`elsewhere`)."""
+    """Sums of cosines by document, (documents, states, states).
+
+    They are between the states of one token; in `elsewhere`, between tokens of different documents.
+    """
 
     cosine: Numbers
     elsewhere: Numbers
@@ -296,9 +299,10 @@ class DocumentCosines:
 def same_space(
     every: DocumentCosines, no_sink: DocumentCosines, *, seed: Seed = 0, resamples: int = 2_000
 ) -> list[Score]:
-    """Compare the similarity within the middle layers with that to the ends (Painters, figure 3); none below 8 layers.
+    """Compare the similarity among middle states with that to the first and last states (Painters, figure 3).
 
-    An eighth of the depth at each end is compared with the middle at equal distance between states, without sinks.
+    The first and last states are those of an eighth of the depth at each end. Only pairs of states that are the same
+    number of layers apart are compared, without sinks. There are no rows below 8 layers.
     `published` is the mean cosine within the middle minus that to the ends.
 
         beginning, ending = mean_d ( mean_{middle, middle} e(i, i+d)  -  mean_{end, middle} e(i, i+d) )

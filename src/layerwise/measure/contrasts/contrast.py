@@ -67,7 +67,7 @@ class Part:
         return replace(self, numerators=self.numerators[list(indices)])
 
     def select_units(self, units: Sequence[int] | NDArray[np.intp]) -> Part:
-        """Return the effects on some of the units; at most as many documents are counted as units."""
+        """Return the effects on some of the units; the number of documents is then at most that of units."""
         selected = np.sort(np.asarray(units, dtype=np.intp))
         denominators = self.denominators[selected]
         share = denominators.sum() / self.denominators.sum()
@@ -202,7 +202,7 @@ class Resampled:
 
 @dataclass(frozen=True, slots=True)
 class PlanEffects:
-    """Effects of plans relative to the original model, by the keys of their losses, and the seed that resamples them.
+    """Effects of plans relative to the original model, by the keys of their losses; `seed` draws the resamples.
 
     `part` returns the effects of some keys in their order, or None if no window has all of their losses.
     """

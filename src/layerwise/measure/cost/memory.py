@@ -59,7 +59,10 @@ def weight_bytes(model: nn.Module) -> int:
 
 
 class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Count the bytes of live results of operations within the context, without `known` tensors; `most` is the peak."""
+    """Count the bytes of tensors that operations have created within the context and that still exist.
+
+    `known` tensors are not counted; `most` is the peak.
+    """
 
     def __init__(self, known: Iterable[Tensor] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -183,7 +183,7 @@ def find_sublayers(stack: Stack, data: EvalData) -> Branches | None:
 
 
 def compute_proxies(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int = 0) -> list[Score]:
-    """Compute the proxies of one pass over `data`, without the random null. Parameters' `grad` is not changed.
+    """Compute the proxies of one pass over `data`, without a null. The `grad` of the parameters is not changed.
 
     With alpha the factor of the update that a layer (or sublayer) adds to the residual stream, and windows w:
 

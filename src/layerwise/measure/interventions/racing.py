@@ -191,7 +191,9 @@ def race_rows(result: Race) -> list[Score]:
 
 
 def rare_documents(layers: int) -> int:
-    """Return the number of documents that all miss a kind with a share of 4 % with probability 0.05 / (2 layers).
+    """Return the number of documents to read so that a rare kind of document is unlikely to be missed.
+
+    The probability that none of them is of a kind with a share of 4 % is 0.05 / (2 layers).
 
     >>> rare_documents(12), rare_documents(30)
     (152, 174)
@@ -203,9 +205,9 @@ def rare_documents(layers: int) -> int:
 class Race:
     """A race: the outcome of every layer in `finishes`, and its cost.
 
-    `spent` and `full` count layer evaluations times tokens: of the race, and of skipping every layer on all text.
-    `losses` has one list per look; `candidates` for harm are confirmed on the lists after their look. `unspent` and
-    `rate` are shares of the error rate (remaining, and of this look).
+    `spent` counts the layer evaluations times tokens of the race, `full` those of skipping every layer on all text.
+    `losses` has one list per look. `candidates` maps layers that may be harmful to the look that found them; only later
+    lists can confirm the harm. `unspent` is the remaining share of the error rate, `rate` that of this look.
     """
 
     measure: MeasureLosses

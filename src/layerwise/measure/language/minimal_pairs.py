@@ -132,7 +132,7 @@ def variant_rows(suite: str, rows: Sequence[Score]) -> list[Score]:
 
 
 def coverage(tokenizer: PreTrainedTokenizerBase, pairs: PairSet) -> dict[str, float]:
-    """Return the share of words without an unknown token (`coverage`) and of those that are one token."""
+    """Return the share of words without an unknown token (`coverage`), and the share of words that are one token."""
     texts = list(dict.fromkeys(text for pair in pairs.pairs for text in (pair.good, pair.bad)))
     words = list(_tokens_of_words(tokenizer, texts))
     covered = [count for count, is_unknown in words if not is_unknown]

@@ -201,9 +201,10 @@ def held_out_row_residuals(
 
 
 def held_out_layer_residuals(triples: Triples, shares: Mapping[int, float]) -> dict[int, Residual]:
-    """Return the residual at every position of a map fitted to positions that share no layer with its fold.
+    """Return the residual at every position, predicted by a map that was fitted without the layers of its fold.
 
-    The penalty is the median of the `shares` of such positions. Empty for fewer than 8 layers.
+    The map is fitted to positions that share no layer with the fold. Its penalty is the median of their `shares`. Empty
+    for fewer than 8 layers.
     """
     positions = list(triples.positions)
     count = min(MAX_FOLDS, len(positions) // _MIN_FOLD_LAYERS)

@@ -235,8 +235,8 @@ def complement_rows(
 ) -> Iterator[Score]:
     """Yield the rows of a metric `1 - numerator / denominator`.
 
-    By layer for each tensor type (`part`) and their mean, with the pooled `nulls` of `all`; and pooled over layers by
-    type, with intervals and `nulls`.
+    There are rows by layer, for each tensor type (`part`) and for their mean, which has the pooled `nulls` of `all`.
+    Rows pooled over layers are by type, with intervals and `nulls`.
     """
     for layer in dict.fromkeys(layer for fractions in by_type.values() for layer in fractions):
         values = {

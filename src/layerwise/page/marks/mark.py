@@ -91,8 +91,9 @@ class Mark(ABC):
     `where` filters the rows (see `Rows.where`) after `derive` has computed them; `show` is the quantity. Each value of
     the column `series` has a color from `slots` (a mapping, or a function of all names) or `known_series`; `legend` is
     the noun of its buttons (default: no buttons). `choices` maps the labels of controls to their columns, `by_choice`
-    holds the fields that an answer changes. Columns in `apart` have an axis for each value; `each` makes a figure for
-    every value, all on one axis. `words` formats values of `series`, `each` and `choices`. `note` is small print.
+    has the fields that change with the selected option. Columns in `apart` have an axis for each value; `each` makes a
+    figure for every value, all on one axis. `words` formats values of `series`, `each` and `choices`. `note` is small
+    print.
     """
 
     name: str

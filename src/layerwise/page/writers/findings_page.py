@@ -30,8 +30,8 @@ def published_chapter(data: ReportData) -> Chapter:
     model = data.manifest.get("model")
     name = model_name(str(model)) if model else "this model"
     tested = (
-        f"{format_count(len(findings), 'published finding')} tested on {name}: {_count_verdicts(findings)}. A verdict is"
-        " about the statement of the paper, not about the question."
+        f"{format_count(len(findings), 'published finding')} tested on {name}: {_count_verdicts(findings)}. A verdict"
+        " is about the statement of the paper, not about the question."
     )
     papers = sorted(group_by_paper(findings).items(), key=lambda each: -len(each[1]))
     body = (

@@ -45,12 +45,12 @@ OSCILLATION = Question(
 )
 CORE = Question(
     "Is there a core of layers that matters far more than the rest?",
-    "A layer matters far more if skipping it costs more than twice the median of the layers elsewhere. The published"
-    " range is scaled to the depth of the model. Ranges shifted by up to 1/15 of the depth are also tested, with one"
-    " correction for all of them. The paper also replaces layers by the average of their neighbors; as a"
+    "The median effect of skipping a layer in the range must exceed the threshold, twice that of the other layers. The"
+    " published range is scaled to the depth of the model. Ranges shifted by up to 1/15 of the depth are also tested,"
+    " with one correction for all of them. The paper also replaces layers by the average of their neighbors; as a"
     " control, they are replaced by random weights of the same norm.",
     Published(PAPER, "A contiguous core matters far more than the rest.", "layers 8–11 of 30", "metric 2"),
-    "nats/token (median effect in the range minus twice the median of the other layers)",
+    "nats/token (median effect of the range minus the threshold)",
     0.0,
 )
 ANTI_LAYERS = Question(
@@ -98,7 +98,7 @@ SCALING = Question(
 
 
 def judge_weights_predictable(data: ReportData) -> Finding | None:
-    """Compare held-out R² with one half and with its nulls, and with R² in sample."""
+    """Compare held-out R² with 0.5, with its nulls and with the in-sample R²."""
     rows = data.rows.where(measure=vocab.PREDICTABILITY, layer=None, condition=None)
     whole = rows.where(part=None)
     held = {metric: each for metric in HELD_OUT if (each := _read_over_layers(whole, metric)) is not None}
@@ -199,7 +199,7 @@ def judge_core_layers(data: ReportData) -> Finding | None:
 
 
 def judge_anti_layers(data: ReportData) -> Finding | None:
-    """Check whether skipping some layer lowers the loss, on text that did not choose the layer."""
+    """Check whether skipping some layer lowers the loss on held-out text."""
     verdicts = read_layer_verdicts(data.rows)
     bounds = {layer: each for layer, row in verdicts.items() if (each := Estimate.read_bounded(row)) is not None}
     if not verdicts or len(bounds) < len(verdicts):

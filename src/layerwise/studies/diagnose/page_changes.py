@@ -121,7 +121,7 @@ RECOVERY_SECTION = Section(
 
 
 def list_typical(data: ReportData) -> Iterator[Score]:
-    """Yield the median layer at each size of each strategy, with the middle half of the layers, and the null."""
+    """Yield the median over layers by strategy and size, with the range of the middle half, and the null."""
     rows = data.rows.where(measure=vocab.MANIPULATION, part=None, layer=PRESENT)
     strategies = [name for name in rows.axis("condition") if name != vocab.GATE]
     for name in strategies:

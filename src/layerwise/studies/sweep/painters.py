@@ -52,15 +52,15 @@ SHARED_SPACE = Question(
     "Do the middle layers share one representation space?",
     "The first and the last states are those of the first and the last eighth of the depth. Only pairs of states that"
     " are the same number of layers apart are compared. Sink tokens are left out. The similarity of tokens of different"
-    " documents is subtracted as a baseline. Middle states must be more similar to each other than to the first and to"
-    " the last states.",
+    " documents is subtracted as a baseline. The number is the mean similarity among middle states minus that to the"
+    " first or to the last states, whichever is higher.",
     Published(
         PAPER,
         "The hidden states of the middle layers are alike, and unlike those of the first and the last layers.",
         "maps of cosines, no number",
         "section 3.1, figure 3",
     ),
-    "(cosine similarity of middle states to each other, minus that to the first or last states, whichever is higher)",
+    "(cosine similarity among middle states minus that to the first or last states)",
     MIN_COSINE,
 )
 ALL_NEEDED = Question(

@@ -79,7 +79,7 @@ def _reached(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> l
 
 
 class GrowthRunner(TrainerCallback):
-    """Apply a schedule to the weights of `stack`, and return the plan of each pass.
+    """Trainer callback that applies a schedule to the weights of `stack` and returns the plan of each pass.
 
     `around` has the parameters before and after the layers.
     """

@@ -59,7 +59,9 @@ class StepSchedule:
         return tuple(sorted(chance.sample(phase.trains, phase.sample)))
 
     def resolve(self, step: int, number_of_pass: int = 0) -> Phase:
-        """Return the phase of one pass with all draws made: `present` layers run, and those in `trains` are trained.
+        """Return the phase of one pass after all random draws.
+
+        The layers in `present` run, and those in `trains` are trained.
 
         A draw without a running or trained layer is repeated.
         """
@@ -86,10 +88,11 @@ class StepSchedule:
         return Plan.of(self.phase(step).running(self.schedule.depth))
 
     def factor(self, step: int, curve: Curve) -> float:
-        """Return the factor of the learning rate at `step`; `curve` is that of the training.
+        """Return the factor of the learning rate at `step`.
 
-        The shape `run` is that curve; the others restart with the phase: they rise over its warmup, and then stay at 1
-        or fall to 0 linearly or as half a cosine. `rate` multiplies them all.
+        The shape `run` follows `curve`, the learning rate schedule of the whole training run. The other shapes restart
+        with the phase: they rise over its warmup, and then stay at 1 or fall to 0 linearly or as half a cosine. `rate`
+        multiplies all of them.
         """
         last = min(step, self.steps - 1)  # a scheduler also calls the step after the last
         phase, (first, end) = self.phase(last), self.bounds[self.number(last)]

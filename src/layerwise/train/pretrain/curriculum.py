@@ -21,7 +21,9 @@ from layerwise.errors import TrainError
 
 @dataclass(frozen=True, slots=True)
 class CurriculumPhase:
-    """Steps from `first` to `end` (exclusive) with `batch_size` of the `segments` of at most `length` tokens each.
+    """Phase of a pretraining: the steps from `first` to `end` (exclusive).
+
+    Each step reads `batch_size` of the `segments`, which have at most `length` tokens each.
 
     Raises:
         TrainError: If there are fewer segments than a batch.
@@ -42,10 +44,10 @@ class CurriculumPhase:
 
 
 class Batches(Sampler[list[Draw]]):
-    """Batch sampler of one process for a full training.
+    """Batch sampler of one process for all steps of a training run.
 
-    A step is divided among `passes` on each of `processes`; the examples and masks of a step do not depend on the
-    division. `steps` are read in order.
+    The examples of a step are divided over `processes`, and on each process over `passes`. The examples and masks of a
+    step do not depend on this division. `steps` are read in order.
 
     Raises:
         TrainError: If a batch cannot be divided equally.
