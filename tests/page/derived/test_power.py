@@ -54,7 +54,8 @@ def test_a_finer_resolution_is_given_in_tokens_and_minutes() -> None:
         return line
 
     assert resolution() == (
-        "Median minimum detectable effect: 0.0200 nats. To detect an effect of 0.01 nats/token, use about 4,000 tokens (--minutes 20)."
+        "Median minimum detectable effect: 0.0200 nats. To detect an effect of 0.01 nats/token, use about 4,000 tokens"
+        " (--minutes 20)."
     )
     assert resolution(Score("verdict", "margin", 0.1)) == "Median minimum detectable effect: 0.0200 nats."
     assert resolution(Score("verdict", "margin", 1e-4)) == (

@@ -50,10 +50,13 @@ def of_layers(*shown: int, adjusted: float = 0.2, low: float = 6.7) -> str:
 def test_answers_agree_with_their_intervals() -> None:
     text = of_layers(*range(6))
     assert "could have been missed" not in text
-    assert text.endswith("For all 6 layers the loss change is not significant after correction for 6 comparisons.")
+    assert text.endswith(
+        "For all 6 layers the interval excludes zero, but the loss change is not significant after correction for 6"
+        " comparisons."
+    )
     assert of_layers(*range(6), low=-0.1).endswith(
-        "For all 6 layers the interval contains zero, and effects up to 8.50 nats/token could have been missed; more than"
-        " 1,000 times as much text would be needed to detect an effect of 0.01 nats/token."
+        "For all 6 layers the interval contains zero, and effects up to 8.50 nats/token could have been missed; more"
+        " than 1,000 times as much text would be needed to detect an effect of 0.01 nats/token."
     )
     assert of_layers(*range(6), adjusted=0.01).endswith(
         "The effects of all 6 layers differ significantly from zero after correction."

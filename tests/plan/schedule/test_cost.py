@@ -259,7 +259,7 @@ def test_a_large_effect_that_is_not_resolved_trains_and_is_not_called_none() -> 
         ["0.000", "never: its effect is at most 0.01 nats"],
     ]
     # Layers 0 and 2 learn throughout, 1 in half the steps, 3 in a quarter, and all six pass gradients on.
-    assert told[-1].startswith("budget: 0.458 of all layer-steps, 0.819 of the operations")
+    assert told[-1].startswith("budget: 0.458 of all layer-steps; in the layers, 0.819 of the operations")
 
 
 @pytest.mark.parametrize(

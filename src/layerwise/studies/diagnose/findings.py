@@ -45,12 +45,12 @@ OSCILLATION = Question(
 )
 CORE = Question(
     "Is there a core of layers that matters far more than the rest?",
-    "The median effect of skipping a layer in the range must exceed the threshold, twice that of the other layers. The"
-    " published range is scaled to the depth of the model. Ranges shifted by up to 1/15 of the depth are also tested,"
+    "The median effect of skipping a layer in the range must exceed twice that of the other layers. The published"
+    " range is scaled to the depth of the model. Ranges shifted by up to 1/15 of the depth are also tested,"
     " with one correction for all of them. The paper also replaces layers by the average of their neighbors; as a"
     " control, they are replaced by random weights of the same norm.",
     Published(PAPER, "A contiguous core matters far more than the rest.", "layers 8–11 of 30", "metric 2"),
-    "nats/token (median effect of the range minus the threshold)",
+    "nats/token (median effect of the range minus twice that of the other layers)",
     0.0,
 )
 ANTI_LAYERS = Question(
