@@ -47,8 +47,6 @@ DEFAULT_FAMILIES = ("painters", "leave_one_out", "swap_adjacent")
         './my-model --text texts/ --plan "0-13 18-29" --plan "0-29 0-29"',
         "./my-model --text texts/ --minutes 5",
         "./my-model --text texts/ --tasks hellaswag,winogrande,gsm8k",
-        "demo --families looped,gain_sweep --loops 1-12",
-        'demo --families "" --window 4-8 --prompt "reverse k d a z ="',
     ),
 )
 def sweep(
@@ -96,9 +94,9 @@ def sweep(
     Args:
         model: Hub id, folder, GGUF file, or demo.
         text: Text file, a folder of them, or hf:DATASET.
-        families: Plan families: painters (skip, repeat, reorder or parallelize middle layers), leave_one_out (skip one
-            layer), swap_adjacent (swap neighbors), leave_branch_out, every_window, random_subsets, repeat_blocks,
-            damped_repeats, bits, bits_noise, looped, gain_sweep; pass "" for none.
+        families: Plan families: painters (skip or reorder middle layers), leave_one_out (skip a layer), swap_adjacent,
+            leave_branch_out, every_window, random_subsets, repeat_blocks, damped_repeats, bits, bits_noise, looped,
+            gain_sweep; pass "" for none.
         plans: Plan to run; repeat for more.
         minutes: Time budget in minutes (default: 10).
         tokens: Number of tokens to score, or all (default: what fits the time budget).
