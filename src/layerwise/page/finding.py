@@ -54,7 +54,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A question, its answer of at most two sentences, and the verdict; None if no interval decides.
+    """A question, its answer of at most two sentences, and the verdict, which is None if no interval decides.
 
     `estimate` is the number that decides, in `unit`, `margin` the smallest effect that counts, `rule` how the
     verdict follows, and `published` the statement of a paper.

@@ -38,9 +38,9 @@ class Lines(Mark):
     """Each series as a line along the numeric column `x`, its intervals as a ribbon.
 
     `across` is the axis title, `at` the hover name of a position (with `{}`). Rows `against` something are gray bands
-    with `nulls`, otherwise omitted. `hollow` selects open points, `sizes` is a logarithmic axis, `percent` one from
-    nothing to all, `reach` fixes its ends. `named` labels lines above the figure. Rows with the column `faint` are
-    single draws. Loss differences are also shown as changes of perplexity.
+    with `nulls`, otherwise omitted. `hollow` selects open points. With `sizes` the axis is logarithmic, with `percent`
+    it runs from 0 to 100 %; `reach` fixes its ends. `named` labels lines above the figure. Rows with the column `faint`
+    are single draws. Loss differences are also shown as changes of perplexity.
     """
 
     x: str = "layer"

@@ -49,7 +49,7 @@ def list_findings(data: ReportData) -> Iterator[str]:
         if own := rows.where(verdict=decision):
             yield f"Shown to be {decision}: {name_row(own)}."
     if unsettled and not exceeded:
-        yield f"Inconclusive, so a loss above the tolerated one is possible: {name_row(unsettled)}."
+        yield f"Inconclusive, so it may be worse by more than tolerated: {name_row(unsettled)}."
     yield from (note.text for note in data.notes)
 
 

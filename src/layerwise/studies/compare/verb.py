@@ -88,17 +88,17 @@ def compare(
 
     Given evaluations, from lm-eval (--log_samples) or a sweep (RUN/lm_eval/PLAN), each one is compared with the first
     document by document. With --fail-if-worse X, the exit code is 1 if some metric is shown to be worse by more than X
-    (in the metric's unit; 5 % error rate over all tasks and metrics). Exit code 0 does not prove that there is no loss.
+    (in the metric's unit; 5 % error rate over all tasks and metrics). Exit code 0 does not prove that none is worse.
     No model is loaded.
 
     Args:
         runs: Run directories or evaluations.
-        fail_if_worse: Exit with code 1 if a loss above X is shown.
+        fail_if_worse: Exit with code 1 if some metric is shown to be worse by more than X.
         output: Page to write.
         reporter: Where the tables go (default: the terminal or the notebook).
 
     Returns:
-        The rows of the comparison; with `fail_if_worse`, rows of `tolerance` say whether a greater loss is shown.
+        The rows of the comparison; with `fail_if_worse`, rows of `tolerance` say whether this is shown.
 
     Raises:
         RunError: For fewer than two runs, for the same run twice, and for runs that cannot be compared.
