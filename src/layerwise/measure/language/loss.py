@@ -177,7 +177,7 @@ class LanguageModelHead:
             yield row, *token_losses(logits, targets[row, column])
 
     def logits(self, states: Tensor, output: Any, ids: Tensor) -> Tensor:
-        """Return the logits (rows, vocabulary) of `states` (rows, hidden), from the body's `output`; `ids` is (rows,)."""
+        """Return the logits (rows, vocabulary) of `states` (rows, hidden) of the body's `output`; `ids` is (rows,)."""
         with _replace_output(self.body, _with_states(output, states[None])):
             predicted = main_tensor(self.model(**accepted(self.model, {"input_ids": ids[None]})))
         return predicted[0]

@@ -228,8 +228,8 @@ def paired_rows(pairs: Sequence[PairedMetric], margin: float, tolerated: float |
         paired: The difference with its mde. `alike` if the simultaneous interval is inside the margin, `better` or
             `worse` if the adjusted p-value is below 0.05, otherwise inconclusive.
         needed: Documents for 80 % power at the margin, for answers that are right or wrong.
-        tolerance: Simultaneous one-sided bounds on how much worse the score is. `exceeded` if it is significantly worse by
-            more than `tolerated`, `kept` if `high` is below `tolerated`, otherwise inconclusive.
+        tolerance: Simultaneous one-sided bounds on how much worse the score is. `exceeded` if it is significantly worse
+            by more than `tolerated`, `kept` if `high` is below `tolerated`, otherwise inconclusive.
         evaluated: The score of each model.
     """
     groups: dict[tuple[object, ...], list[PairedMetric]] = {}
