@@ -48,7 +48,7 @@ def test_a_finished_run_becomes_a_schedule(run: Path, file: Path) -> None:
     lines = ended.out.splitlines()
     assert lines[0].startswith("layer")
     assert [line.split()[0] for line in lines[1:5]] == ["0", "1", "2", "3"]
-    assert "never: an effect above 0.05 nats is excluded" in lines[2]
+    assert "never: its effect is at most 0.05 nats" in lines[2]
     # Parts of four: 4 for layer 0, 2 for layer 2 with a quarter of its effect, 1 for layer 3 with an eighth.
     assert "budget: 0.438 of all layer-steps" in ended.out
     assert "effects: intervals of the verdicts" in ended.out
