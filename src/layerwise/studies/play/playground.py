@@ -118,11 +118,14 @@ class Playground:
             "sublayers": self._can_run(Plan((Visit(0, sublayer="mlp"),))),
             "types": list(TYPES) if self._can_run(Plan((Visit(0, source=TYPES[0]),))) else [],
             "formats": ["folder", *(["gguf"] if is_gguf(self.location) else [])],
-            "text": {"name": self.data.name, "documents": self.data.documents, "tokens": self.data.tokens},
+            "text": {"name": self._name_text(), "documents": self.data.documents, "tokens": self.data.tokens},
             "stored": bool(self.stored),
             "plans": [{"label": label, "plan": str(plan)} for label, plan in self.plans],
             "limits": limits,
         }
+
+    def _name_text(self) -> str:
+        return self.data.name if self.text_path != str(SAMPLE) else "the sample paragraphs of layerwise"
 
     def _can_run(self, plan: Plan) -> bool:
         try:
@@ -212,12 +215,20 @@ class Playground:
 
 
 def split_paragraphs(text: str) -> list[str]:
-    r"""Split a text at blank lines.
+    r"""Split a text at blank lines; a paragraph of one word stays with the next one, since one token has no loss.
 
-    >>> split_paragraphs("One.\n\n \nTwo,\nof two lines.\n")
-    ['One.', 'Two,\nof two lines.']
+    >>> split_paragraphs("One.\n\n \nTwo,\nof two lines.\n\nThree paragraphs.\n\nEnd")
+    ['One.\n\nTwo,\nof two lines.', 'Three paragraphs.\n\nEnd']
     """
-    return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
+    joined: list[str] = []
+    for part in filter(None, map(str.strip, re.split(r"\n\s*\n", text))):
+        if joined and len(joined[-1].split()) < 2:
+            joined[-1] += f"\n\n{part}"
+        else:
+            joined.append(part)
+    if len(joined) > 1 and len(joined[-1].split()) < 2:
+        joined[-2:] = ["\n\n".join(joined[-2:])]
+    return joined
 
 
 def needs_compact(plan: Plan) -> bool:

@@ -119,9 +119,12 @@ def describe_importance(scores: Mapping[int, Score], layers: Iterable[int], dept
 
 def _state_extremes(scores: Mapping[int, Score]) -> str:
     order: Sequence[int] = sorted(scores, key=lambda layer: scores[layer].value)
-    least, most = (
-        f"layer {layer} costs {{}} when skipped: "
-        f"{scores[layer].value:+.3g} [{scores[layer].low:.3g}, {scores[layer].high:.3g}] nats/token"
-        for layer in (order[0], order[-1])
-    )
-    return f"{least.format('least').capitalize()}; {most.format('most')}.".replace("-", "−")
+    least, most = scores[order[0]], scores[order[-1]]
+    is_detected = (least.low or 0.0) > 0
+    cheapest = f"Layer {order[0]} {'costs least' if is_detected else 'makes no detected difference'} when skipped"
+    dearest = f"layer {order[-1]} costs most when skipped"
+    return f"{cheapest}: {_format(least)}; {dearest}: {_format(most)}.".replace("-", "−")
+
+
+def _format(score: Score) -> str:
+    return f"{score.value:+.3g} [95% CI {score.low:.3g}, {score.high:.3g}] nats/token"

@@ -244,7 +244,9 @@ class RequestGuard:
             if not is_loopback_header(host):
                 raise RequestError(403, "unknown_host", "A server without tokens accepts only requests to localhost.")
             if origin is not None and origin.partition("://")[2] != host:
-                raise RequestError(403, "unknown_origin", "A server without tokens accepts only requests from its own page.")
+                raise RequestError(
+                    403, "unknown_origin", "A server without tokens accepts only requests from its own page."
+                )
         if not scope["state"]["is_authorized"] and PUBLIC_PATHS.fullmatch(scope["path"]) is None:
             raise RequestError(
                 401,

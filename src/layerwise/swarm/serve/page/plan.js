@@ -80,7 +80,8 @@ function showDetails({ original, explain, cost, matrix, steps }) {
   }));
   at("reset").disabled = isIdentity();
   at("wiring").toggleAttribute("hidden", !matrix);
-  write("reads", matrix ? "" : "The plan has too many steps for a picture of its wiring.");
+  write("reads", matrix ? "Wiring, on the right: row by row, which earlier outputs each step reads."
+    : "The plan has too many steps for a picture of its wiring.");
   if (matrix) drawWiring(matrix, steps);
 }
 

@@ -25,7 +25,7 @@ function showPresets() {
 
 async function showPainters() {
   const [first, last] = ["first", "last"].map((id) => Number(at(id).value)).sort((one, other) => one - other);
-  write("window", first === last ? `Layer ${first}` : `Layers ${first} to ${last}`);
+  write("window", first === last ? `Apply to layer ${first}:` : `Apply to layers ${first} to ${last}:`);
   await asking(async (signal) => {
     const { presets } = await call("api/presets", { first, last }, signal);
     at("painters").replaceChildren(...presets.map(makeChip));
