@@ -80,6 +80,8 @@ class ProgressiveImportance:
         `check` is called between two forward passes. If it raises an exception, the next call repeats the round without
         the plans that it has measured.
         """
+        if self.is_complete:
+            return list(self._read)
         layers = self._choose_layers()
         part = self._rounds[self._read[layers[0]]]
 
@@ -123,7 +125,8 @@ class ProgressiveImportance:
             is_complete = self.is_complete
             resamples = RESAMPLES if is_complete else INTERIM_RESAMPLES
             effects = compute_effects(rows, self._identity, by_task=is_complete, resamples=resamples)
-            self.scores |= read_skipping_effects(effects, self.stack.depth)
+            # A new dictionary, since other threads may read the old one.
+            self.scores = {**self.scores, **read_skipping_effects(effects, self.stack.depth)}
 
 
 def read_skipping_effects(scores: Iterable[Score], depth: int) -> dict[int, Score]:
