@@ -162,7 +162,8 @@ def work_routes(playground: Playground, worker: Worker) -> APIRouter:
                 if len(measured) > MAX_MEASURED:
                     del measured[[*measured][1]]
             importance = measured[text]
-            job.emit(describe_importance(importance.scores, importance.measure_round(job.check), depth))
+            layers = importance.measure_round(job.check)
+            job.emit(describe_importance(importance.scores, layers, depth))
 
         async def run(write: Write) -> None:
             scores = playground.stored if not text else {}

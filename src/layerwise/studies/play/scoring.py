@@ -127,4 +127,4 @@ def _state_extremes(scores: Mapping[int, Score]) -> str:
 
 
 def _format(score: Score) -> str:
-    return f"{score.value:+.3g} [95% CI {score.low:.3g}, {score.high:.3g}] nats/token"
+    return f"{score.value:+.3g} [{score.low:.3g}, {score.high:.3g}] nats/token"
