@@ -235,7 +235,7 @@ def take_first(effects: Numbers) -> Numbers:
 
 
 def average_redrawn(effects: Numbers, chance: np.random.Generator, count: int) -> Numbers:
-    """Average `count` draws, drawn anew in every resample: `(resamples, ..., draws)` -> `(resamples, ...)`."""
+    """Average `count` draws, redrawn in every resample: `(resamples, ..., draws)` -> `(resamples, ...)`."""
     redrawn = chance.integers(0, effects.shape[-1], size=(len(effects), *(1 for _ in effects.shape[2:]), count))
     return np.asarray(np.take_along_axis(effects, redrawn, axis=-1).mean(axis=-1))
 

@@ -27,7 +27,7 @@ def store_text(text: str) -> str:
 
 
 async def run_command(lock: asyncio.Lock, verb: str, options: dict[str, Any], write: Write) -> None:
-    """Run a verb in another process and write its lines; it is terminated if nobody reads them.
+    """Run a verb in another process and write its lines; it is terminated when the client disconnects.
 
     Raises:
         RequestError: If another command is running.

@@ -20,7 +20,7 @@ log = logging.getLogger("layerwise.studies.play")
 
 
 class CanceledError(Exception):
-    """Stops a computation that nobody waits for."""
+    """Stops a computation whose client has disconnected."""
 
 
 class PreemptedError(Exception):
