@@ -104,6 +104,9 @@
     const off = hidden.get(name) || new Set();
     for (const trace of figure.data) if (off.has(trace.legendgroup)) trace.visible = false;
     if (plot.clientWidth < 560) for (const trace of figure.data) delete trace.texttemplate; // cells too narrow for numbers
+    const { ticktext } = figure.layout.yaxis;
+    // Break long row labels, so that a narrow plot has room for its axis.
+    if (plot.clientWidth < 420 && ticktext) figure.layout.yaxis.ticktext = ticktext.map((text) => text.replace(/(.{18}\S*)\s/g, "$1<br>"));
     if (rooted.has(report.figures[name].leader)) figure = bent(figure);
     figure.layout.dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom";
     if (printing) Object.assign(figure.layout, { autosize: false, width: plot.clientWidth });
