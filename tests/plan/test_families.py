@@ -126,7 +126,7 @@ def test_every_strategy_leaves_the_layers_outside_a_window_as_they_are(data: st.
     ("make", "reason"),
     [
         *(
-            (partial(families.window, 9, first, last), "a window must be a proper part of the layers 0-8")
+            (partial(families.window, 9, first, last), "a window must contain some, but not all, of the layers 0-8")
             for first, last in ((3, 9), (5, 2), (0, 8), (-1, 3))
         ),
         (lambda: family("painter", 12), "unknown family 'painter'; did you mean painters"),

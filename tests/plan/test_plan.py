@@ -72,9 +72,9 @@ def test_nesting_is_limited_for_values_too() -> None:
     for _ in range(50):
         plan = Plan((Block(plan),))
     assert plan.nesting == 50
-    with pytest.raises(PlanError, match="a plan must nest groups and blocks at most 50 deep"):
+    with pytest.raises(PlanError, match="groups and blocks must be nested at most 50 deep"):
         Block(plan)
-    with pytest.raises(PlanError, match="a plan must nest groups and blocks at most 50 deep"):
+    with pytest.raises(PlanError, match="groups and blocks must be nested at most 50 deep"):
         Group((ONE, plan))
 
 

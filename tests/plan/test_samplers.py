@@ -198,8 +198,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     *((partial(node_layout, 4, count), "the number of nodes must be from 1 to 4") for count in (0, 5, 2.0)),  # type: ignore[arg-type]
     *((partial(layer_subset, 4, count, "first", chance(0)), "to keep must be from 1 to 4") for count in (0, 5, 2.0)),  # type: ignore[arg-type]
     (lambda: Fixed(Plan.parse("0-11")).draw(6, chance(0)), "11"),
-    (lambda: Drop(0.2, of=Fixed(Plan.parse("0 (1|2) 3"))).draw(4, chance(0)), "layers can only be dropped from plans"),
-    (lambda: Failout(((0, 1, 2), (1, 2, 3)), 0.1), "a layer must be on one node, but several nodes have 1, 2"),
+    (lambda: Drop(0.2, of=Fixed(Plan.parse("0 (1|2) 3"))).draw(4, chance(0)), "layers can be dropped at random only"),
+    (lambda: Failout(((0, 1, 2), (1, 2, 3)), 0.1), "each layer must be on only one node, but several nodes have 1, 2"),
     (lambda: Failout(((0, 4),), 0.1).draw(4, chance(0)), "the nodes have layer 4, but the model has layers 0 to 3"),
     (lambda: layer_subset(4, 2, "frist", chance(0)), "did you mean first"),
     (lambda: node_layout(12, 4, "ring"), "unknown layout 'ring'"),

@@ -1,7 +1,7 @@
-"""The parts of a visit: layer numbers, sublayers, source names and quantization types, with their limits.
+"""Validate the parts of a plan: layer numbers, sublayers, model names and quantization types.
 
-Limits are checked when a value is made, so that no short text can ask for millions of layers. `Plan.check` checks
-whether a particular model has the layers.
+Values are checked against limits as soon as they are created, so that a short text cannot request millions of layers.
+`Plan.check` checks whether a particular model has the layers.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ STEP_LIMIT = 10_000
 """Maximum number of layer evaluations in a plan."""
 
 NESTING_LIMIT = 50
-"""Maximum nesting of groups and blocks; keeps recursion within Python's stack."""
+"""Maximum nesting depth of groups and blocks, so that recursion stays within Python's limit."""
 
 LAYER_LIMIT = 10_000
-"""Layer indices must be below this."""
+"""Layer numbers must be less than this."""
 
 SOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-"""Pattern of the source names that precede the colon in a plan."""
+"""Pattern of a source, the name before the colon in `a:12`."""
 
 MAX_SOURCE_LENGTH = 40
 
 Sublayer: TypeAlias = Literal["attn", "mlp"]
-"""`attn` mixes tokens (attention or a state-space mixer); `mlp` acts on each token (dense or a mixture of experts)."""
+"""`attn` mixes tokens (attention or a state-space model). `mlp` acts on each token separately."""
 
 SUBLAYERS: tuple[Sublayer, ...] = get_args(Sublayer)
 
 TYPES = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4")
-"""GGUF types that the package gguf quantizes in blocks of 32."""
+"""GGUF types with blocks of 32 weights that the package gguf can quantize to."""
 
 _TYPE = re.compile(rf"({'|'.join(TYPES)})(?:-noise(0|[1-9]\d{{0,5}}))?", re.ASCII)
 
 
 class WeightType(NamedTuple):
-    """The GGUF type of a layer's weights; with a `seed`, noise of the same norm replaces the quantization error."""
+    """GGUF type of a layer. If `seed` is set, noise of the same norm replaces the quantization error."""
 
     type: str
     seed: int | None = None
@@ -94,7 +94,7 @@ def check_source(name: object) -> None:
 
 
 def source_name(number: int) -> str:
-    """Return a default source name: a to z, then a1 to z1, and so on.
+    """Return the default name of model number `number`: a to z, then a1 to z1, and so on.
 
     >>> [source_name(number) for number in (0, 25, 26, 51)]
     ['a', 'z', 'a1', 'z1']
@@ -105,9 +105,9 @@ def source_name(number: int) -> str:
 
 def check_size(evaluations: int, nesting: int) -> None:
     if evaluations > STEP_LIMIT:
-        raise PlanError(f"a plan must run at most {STEP_LIMIT:,} layers in total; repeat less")
+        raise PlanError(f"a plan must run at most {STEP_LIMIT:,} layers in total; use smaller repeat counts")
     if nesting > NESTING_LIMIT:
-        raise PlanError(f"a plan must nest groups and blocks at most {NESTING_LIMIT} deep; write it flatter")
+        raise PlanError(f"groups and blocks must be nested at most {NESTING_LIMIT} deep; remove some brackets")
 
 
 def check_sublayer(sublayer: object) -> None:
@@ -131,7 +131,7 @@ def layer_name(layer: int, sublayer: Sublayer | None, source: str | None = None)
 
 
 def weight_type(source: str | None) -> WeightType | None:
-    """Parse a quantization type; return None for the name of a model.
+    """Parse a source as a quantization type. Return None if it is the name of a model.
 
     >>> weight_type("Q4_0"), weight_type("Q8_0-noise3"), weight_type("a")
     (WeightType(type='Q4_0', seed=None), WeightType(type='Q8_0', seed=3), None)
@@ -154,5 +154,5 @@ def refuse_quantized_layers(plan: Plan, action: str) -> None:
     for layer, kind in quantized_layers(plan):
         raise PlanError(
             f"cannot {action} under a plan with {kind}:{layer}, whose weights are quantized on the fly and never "
-            f"stored; write {layer}, or measure the plan (layerwise sweep, evaluate, stack.run, stack.under)"
+            f"stored; write {layer} without the type, or only measure the plan (layerwise sweep, evaluate, stack.run)"
         )

@@ -1,6 +1,6 @@
-"""Reorder the per-layer settings of a model configuration to follow the visits of a plan.
+"""Adapt the per-layer settings of a model configuration to a plan.
 
-Configurations count their layers (`num_hidden_layers`) and list what differs between them (`layer_types`).
+Configurations have the number of layers (`num_hidden_layers`) and lists with one value per layer (`layer_types`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HOST_SETTINGS = re.compile(
     r"^_|version|architectures|label|vocab|token_id|problem_type|dropout|drop_|pdrop|use_cache|initializer|^dtype$"
     r"|classifier|finetuning_task|output_|return_dict|task_specific_params|tie_word_embeddings"
 )
-"""Entries that no layer computes with; models that exchange layers may differ in them."""
+"""Entries that do not change what a layer computes. Models that exchange layers may differ in them."""
 
 # Lists with one entry per layer, unlike lists of layer indices (`..._ids`, `..._idxs`).
 _PER_LAYER = re.compile(r"layer|block|types|pattern|kv_source|kv_sharing|intermediate_size")
@@ -45,7 +45,9 @@ PER_LAYER_WIDTH = "hidden_size_per_layer_input"
 
 
 def in_visit_order(values: Mapping[str, Any], path: str, order: Sequence[int], depth: int) -> dict[str, Any]:
-    """Return the entries of `values` that depend on the `depth` layers at `path`, rewritten for the visits `order`.
+    """Return the per-layer entries of a configuration for a model that runs the layers `order`.
+
+    `path` is the module path of the original `depth` layers.
 
     >>> in_visit_order({"n_layer": 3, "layer_types": ["a", "b", "c"], "n_head": 3}, "h", (2, 0), 3)
     {'n_layer': 2, 'layer_types': ['c', 'a']}
@@ -57,7 +59,9 @@ def in_visit_order(values: Mapping[str, Any], path: str, order: Sequence[int], d
 
 
 def generation_in_order(values: Mapping[str, Any], path: str, order: Sequence[int], depth: int) -> dict[str, Any]:
-    """Renumber the layers at `path` in a generation configuration; a value without remaining layers becomes None.
+    """Renumber the layers in a generation configuration for a model that runs the layers `order`.
+
+    An entry becomes None if all of its layers are skipped.
 
     >>> generation_in_order({"alignment_heads": [[1, 7], [2, 0]], "dola_layers": [0, 3]}, "decoder.", (2, 0, 2), 3)
     {'alignment_heads': [[0, 0], [2, 0]], 'dola_layers': [0, 3]}
@@ -81,7 +85,7 @@ def _slots(layer: int, order: Sequence[int]) -> list[int]:
 
 
 def output_in_order(order: Sequence[int], count: int) -> int | None:
-    """Return the number of visits up to the last one of layer `count - 1`, or None if that layer is skipped.
+    """Return how many visits it takes until layer `count - 1` has run for the last time, or None if it is skipped.
 
     >>> [output_in_order((0, 2, 1, 2), count) for count in (0, 1, 2, 3, 4)]
     [0, 1, 3, 4, None]

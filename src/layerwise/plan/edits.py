@@ -1,8 +1,9 @@
-"""Edit plans: every operation that the literature names, as a function from a plan to a new plan.
+"""Edit plans: each function takes a plan and returns a new one.
 
-Edits of a *layer* (`skip`, `swap`, `replace`, `without_branch`) act on every visit of it, including sublayers and
-visits inside groups and blocks. Edits of a *window* (`reverse`, `repeat`, `parallel`, `loop`, `shuffle`, `move`) take
-positions `start:stop` in `plan.stages`; in the identity plan these equal layer numbers.
+`skip`, `swap`, `replace` and `without_branch` take layer numbers. They change every visit of the layer, including its
+sublayers and visits inside groups and blocks. `reverse`, `repeat`, `parallel`, `loop`, `shuffle` and `move` take
+positions in `plan.stages`, which equal layer numbers in the identity plan. A window `start:stop` does not include
+`stop`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ _MEAN = Reduction("mean")
 
 
 def skip(plan: Plan | str, *layers: int) -> Plan:
-    """Skip every visit of these layers, including their sublayers.
+    """Remove every visit of these layers, including their sublayers.
 
-    A branch, block or group without remaining layers is removed. Raises `PlanError` if a layer is not in the plan, or
-    if none would remain.
+    A branch, group or block that becomes empty is removed as well. Raises `PlanError` if a layer is not in the plan, or
+    if no layer would remain.
 
     >>> skip(Plan.identity(32), 14, 15, 16, 17)
     Plan('0-13 18-31')
@@ -37,7 +38,7 @@ def skip(plan: Plan | str, *layers: int) -> Plan:
 
 
 def swap(plan: Plan | str, first: int, second: int) -> Plan:
-    """Exchange two layers wherever either is visited; a sublayer becomes the same sublayer of the other layer.
+    """Exchange two layers at every visit. A sublayer becomes the same sublayer of the other layer.
 
     >>> swap(Plan.identity(8), 3, 4)
     Plan('0-2 4 3 5-7')
@@ -48,7 +49,7 @@ def swap(plan: Plan | str, first: int, second: int) -> Plan:
 
 
 def replace(plan: Plan | str, old: int, new: int) -> Plan:
-    """Run layer `new` wherever the plan runs layer `old`; a sublayer becomes the same sublayer of `new`.
+    """Run layer `new` wherever the plan runs layer `old`. A sublayer becomes the same sublayer of `new`.
 
     >>> replace(Plan.identity(8), 3, 4)
     Plan('0-2 4 4-7')
@@ -59,9 +60,9 @@ def replace(plan: Plan | str, old: int, new: int) -> Plan:
 
 
 def without_branch(plan: Plan | str, layer: int, sublayer: Sublayer) -> Plan:
-    """Skip one sublayer: a visit of the whole layer becomes one of its other sublayer.
+    """Skip one sublayer, so that visits of the entire layer become visits of its other sublayer.
 
-    Raises `PlanError` if the plan does not run the sublayer, or if nothing would remain.
+    Raises `PlanError` if the plan does not run the sublayer, or if no layer would remain.
 
     >>> without_branch(Plan.identity(30), 12, "attn")
     Plan('0-11 12.mlp 13-29')
@@ -77,10 +78,10 @@ def without_branch(plan: Plan | str, layer: int, sublayer: Sublayer) -> Plan:
     _check_visited(plan, layer)
     kept = map_visits(plan, silenced)
     if kept is None:
-        raise PlanError(f"{layer_name(layer, sublayer)} is all the plan runs; a plan must run at least one layer")
+        raise PlanError(f"cannot skip {layer_name(layer, sublayer)}, because the plan runs nothing else")
     if kept == plan:
         raise PlanError(
-            f"the plan does not run {layer_name(layer, sublayer)}; it only runs the other sublayer of layer {layer}"
+            f"the plan does not run {layer_name(layer, sublayer)}; it only runs {layer_name(layer, remaining)}"
         )
     return kept
 
@@ -97,7 +98,7 @@ def reverse(plan: Plan | str, start: int, stop: int) -> Plan:
 
 
 def shuffle(plan: Plan | str, start: int, stop: int, seed: int) -> Plan:
-    """Shuffle the stages in a window uniformly at random with `random.Random(seed)`.
+    """Shuffle the stages in a window with `random.Random(seed)`, so that all orders are equally likely.
 
     >>> shuffle(Plan.identity(8), 1, 7, seed=0)
     Plan('0 5 3-1 6 4 7')
@@ -123,9 +124,9 @@ def move(plan: Plan | str, source: int, target: int) -> Plan:
 
 
 def repeat(plan: Plan | str, start: int, stop: int, times: int, gain: float | None = None) -> Plan:
-    """Run a window `times` times as a block; a window of one stage repeats that stage.
+    """Repeat a window `times` times. A window of several stages becomes a block.
 
-    With a `gain` each pass returns `x + gain * (window(x) - x)`.
+    If `gain` is given, each repetition returns `x + gain * (window(x) - x)` for its input x.
 
     >>> repeat(Plan.identity(80), 45, 52, times=2)
     Plan('0-44 [45-51]*2 52-79')
@@ -143,9 +144,9 @@ def repeat(plan: Plan | str, start: int, stop: int, times: int, gain: float | No
 
 
 def parallel(plan: Plan | str, start: int, stop: int, merge: Reduction = _MEAN) -> Plan:
-    """Let the stages of a window read the same state, and merge their outputs.
+    """Run the stages of a window in parallel on the same hidden state, and merge their outputs.
 
-    A window of one stage is unchanged under `mean` and `sum`.
+    If the window has one stage and the rule is `mean` or `sum`, the plan is returned unchanged.
 
     >>> parallel(Plan.identity(32), 14, 18)
     Plan('0-13 (14|15|16|17) 18-31')
@@ -155,7 +156,9 @@ def parallel(plan: Plan | str, start: int, stop: int, merge: Reduction = _MEAN) 
 
 
 def loop(plan: Plan | str, start: int, stop: int, times: int, merge: Reduction = _MEAN) -> Plan:
-    """Run `parallel` with the merged state fed back, `times` times in total (the Painters' looped parallel).
+    """Run the stages of a window in parallel `times` times in a row, each time on the previous merged output.
+
+    This is the “looped parallel” of Sun et al. (2024, arXiv 2407.09298).
 
     >>> loop(Plan.identity(32), 14, 18, times=3)
     Plan('0-13 (14|15|16|17)*3 18-31')
@@ -210,7 +213,7 @@ def _renamed(plan: Plan, names: Mapping[int, int]) -> Plan:
 
 
 def map_visits(plan: Plan, onto: Callable[[Visit], Visit | None]) -> Plan | None:
-    """Replace each visit `v` by `onto(v)`, or drop it if that is None; return None if no visit remains."""
+    """Replace each visit `v` by `onto(v)`, or remove it if that is None. Return None if no visit remains."""
     stages = (_map_stage(stage, onto) for stage in plan.stages)
     kept = tuple(stage for stage in stages if stage is not None)
     return Plan(kept) if kept else None

@@ -10,7 +10,7 @@ from layerwise.plan.plan import Block, Group, Plan, Stage, Visit
 
 
 def explain(plan: Plan | str, depth: int | None = None) -> str:
-    """Describe the plan in words, one line per stage; with `depth`, also list the layers that never run.
+    """Describe a plan in words, one line per stage. If `depth` is given, also list the layers that never run.
 
     >>> print(explain(Plan.parse("0-13 (14|15|16|17)*3 21-18 (22):gain=0.5 [23-25]*2 26*4"), depth=32))
     layers 0 to 13, in order
@@ -114,7 +114,7 @@ def _branches(branches: tuple[Plan, ...]) -> str:
 
 
 def named_layers(layers: Iterable[int], sublayer: Sublayer | None = None, source: str | None = None) -> str:
-    """Format `layer 5`, `layers 1, 3 to 6 of a` or `the attn sublayers of layers 5, 9`."""
+    """Name layers in words: `layer 5`, `layers 1, 3 to 6 of a` or `the attn sublayers of layers 5, 9`."""
     words = str(Plan.of(layers)).split()
     joined = ", ".join(word.replace("-", " to ") for word in words)
     several = joined != words[0]

@@ -1,7 +1,7 @@
-"""Plan families: all plans of one experiment for a model of a given depth.
+"""Plan families: functions from the depth of a model to a list of plans.
 
-Each function returns `Member`s and needs only a depth; `FAMILIES` lists those on the command line. No family includes
-the identity plan itself.
+`FAMILIES` lists those of the command line. Of a `Member`, `affected` is the number of layers that its plan changes, and
+members with the same `strategy` form a curve.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ INTEGER_TYPES = TYPES[:5]
 """Default types of `bits` and `bits_noise`: all but MXFP4, which is a floating-point type."""
 
 TWICE = 2
-"""Default number of runs of a block in `repeat_blocks`."""
+"""Default number of times that `repeat_blocks` runs a range of layers."""
 
 
 def leave_one_out(depth: int) -> tuple[Member, ...]:
-    """Skip each single layer (the Painters' Figure 2).
+    """Skip each layer in turn (Sun et al., 2024, arXiv 2407.09298, Figure 2).
 
     >>> [str(member.plan) for member in leave_one_out(4)]
     ['1-3', '0 2 3', '0 1 3', '0-2']
@@ -67,7 +67,7 @@ def leave_one_out(depth: int) -> tuple[Member, ...]:
 
 
 def leave_branch_out(depth: int) -> tuple[Member, ...]:
-    """Skip each single sublayer of each layer.
+    """Skip each sublayer of each layer in turn.
 
     >>> [(member.strategy, str(member.plan)) for member in leave_branch_out(2)]
     [('without_attn', '0.mlp 1'), ('without_attn', '0 1.mlp'), ('without_mlp', '0.attn 1'), ('without_mlp', '0 1.attn')]
@@ -82,7 +82,7 @@ def leave_branch_out(depth: int) -> tuple[Member, ...]:
 
 
 def swap_adjacent(depth: int) -> tuple[Member, ...]:
-    """Exchange each layer with the next (the Painters' Figure 2; Lad et al., 2024, arXiv 2406.19384).
+    """Exchange each layer with the next one in turn (Lad et al., 2024, arXiv 2406.19384).
 
     >>> [str(member.plan) for member in swap_adjacent(4)]
     ['1 0 2 3', '0 2 1 3', '0 1 3 2']
@@ -93,9 +93,9 @@ def swap_adjacent(depth: int) -> tuple[Member, ...]:
 
 
 def every_window(depth: int) -> tuple[Member, ...]:
-    """Skip every run of 1 to depth - 1 adjacent layers, as Gromov et al. (2024, arXiv 2403.17887) do.
+    """Skip each range of 1 to depth - 1 adjacent layers in turn (Gromov et al., 2024, arXiv 2403.17887).
 
-    `affected` is the length of the run. There are depth (depth + 1) / 2 - 1 members.
+    There are depth (depth + 1) / 2 - 1 such ranges.
 
     >>> [str(member.plan) for member in every_window(3)]
     ['1 2', '0 2', '0 1', '2', '0']
@@ -110,10 +110,9 @@ def every_window(depth: int) -> tuple[Member, ...]:
 
 
 def random_subsets(depth: int, count: int = SUBSETS, seed: int = 0) -> tuple[Member, ...]:
-    """Skip random sets of 1 to depth / 2 layers, as when machines that hold layers fail.
+    """Skip random sets of 1 to depth / 2 layers, as if the machines that hold them failed.
 
-    There are at most `count` distinct sets, divided evenly over their sizes. `affected` is the number of skipped
-    layers.
+    At most `count` distinct sets are drawn, about equally many of each size.
 
     >>> [(member.affected, str(member.plan)) for member in random_subsets(6, count=4)]
     [(1, '0-2 4 5'), (1, '1-5'), (2, '0 1 3 5'), (3, '0 1 4')]
@@ -141,10 +140,9 @@ def random_subsets(depth: int, count: int = SUBSETS, seed: int = 0) -> tuple[Mem
 
 
 def repeat_blocks(depth: int, times: Iterable[int] = (TWICE,)) -> tuple[Member, ...]:
-    """Repeat every range of adjacent layers for each count in `times`: the "RYS" scan (Ng, dnkhng.github.io/posts/rys).
+    """Repeat each range of adjacent layers in turn (the "RYS" scan of Ng, dnkhng.github.io/posts/rys).
 
-    `affected` is the length of the run; counts other than two are part of the strategy, as in `repeat_3`. At depth 80
-    the blocks that run twice are the 3,240 pairs (i, j) of that scan.
+    Each range runs as many times as `times` says. Counts other than two become part of the strategy, as in `repeat_3`.
 
     >>> [str(member.plan) for member in repeat_blocks(3)]
     ['0*2 1 2', '0 1*2 2', '0 1 2*2', '[0 1]*2 2', '0 [1 2]*2', '[0-2]*2']
@@ -167,10 +165,10 @@ def repeat_blocks(depth: int, times: Iterable[int] = (TWICE,)) -> tuple[Member, 
 
 
 def damped_repeats(depth: int) -> tuple[Member, ...]:
-    """Run every range of adjacent layers twice, adding half of the update in each pass.
+    """Run each range of adjacent layers twice in turn, adding only half of its update each time.
 
-    The total update stays about the same. If layers are Euler steps of a differential equation (Chen et al., 2018,
-    arXiv 1806.07366), each pass is half a step. `affected` is the length of the run.
+    The total update stays about the same. If layers are seen as Euler steps of a differential equation (Chen et al.,
+    2018, arXiv 1806.07366), each run is half a step.
 
     >>> [str(member.plan) for member in damped_repeats(2)]
     ['(0):gain=0.5*2 1', '0 (1):gain=0.5*2', '(0 1):gain=0.5*2']
@@ -185,7 +183,7 @@ def damped_repeats(depth: int) -> tuple[Member, ...]:
 
 
 def bits(depth: int, types: Iterable[str] = INTEGER_TYPES) -> tuple[Member, ...]:
-    """Quantize each single layer to each GGUF type in `types`; `strategy` is the type.
+    """Quantize each layer in turn to each GGUF type in `types`. The strategy is the type.
 
     >>> [str(member.plan) for member in bits(3, types=("Q4_0", "Q8_0"))]
     ['Q4_0:0 1 2', '0 Q4_0:1 2', '0 1 Q4_0:2', 'Q8_0:0 1 2', '0 Q8_0:1 2', '0 1 Q8_0:2']
@@ -199,9 +197,9 @@ def bits(depth: int, types: Iterable[str] = INTEGER_TYPES) -> tuple[Member, ...]
 
 
 def bits_noise(depth: int, types: Iterable[str] = INTEGER_TYPES, seeds: Iterable[int] = (0,)) -> tuple[Member, ...]:
-    """Add Gaussian noise with the norm of the quantization error to each single layer: the null of `bits`.
+    """Add Gaussian noise as large as the quantization error to each layer in turn: the baseline of `bits`.
 
-    `strategy` is the type, and `draw` the seed.
+    The strategy is the type, and `draw` the seed.
 
     >>> [str(member.plan) for member in bits_noise(2, types=("Q4_0",), seeds=(0, 1))]
     ['Q4_0-noise0:0 1', '0 Q4_0-noise0:1', 'Q4_0-noise1:0 1', '0 Q4_0-noise1:1']
@@ -217,10 +215,10 @@ def bits_noise(depth: int, types: Iterable[str] = INTEGER_TYPES, seeds: Iterable
 
 
 def looped(depth: int, loops: Iterable[int] | None = None) -> tuple[Member, ...]:
-    """Run looped parallel on every published window of more than one layer (the Painters' Figure 10).
+    """Run the layers of each window in parallel, several times in a row (Sun et al., 2024, Figure 10).
 
-    `loops` defaults to 1 to the depth (published: 1 to 28 at 32 layers). `affected` is M, and `strategy` names the
-    count.
+    The windows are those of `painters` with more than one layer. `loops` lists how many times (default: 1 to the depth;
+    in the paper 1 to 28 for 32 layers). The strategy is the number of times.
 
     >>> [(member.strategy, str(member.plan)) for member in looped(4, loops=(1, 3))]
     [('loops=1', '0 (1|2|3)'), ('loops=3', '0 (1|2|3)*3')]
@@ -237,9 +235,9 @@ def looped(depth: int, loops: Iterable[int] | None = None) -> tuple[Member, ...]
 
 
 def gain_sweep(depth: int) -> tuple[Member, ...]:
-    """Run parallel on every published window of M layers with gains 1 to M, from the mean of the updates to their sum.
+    """Run the M layers of each window in parallel, with gains 1 to M on the mean of their updates.
 
-    `affected` is M, and `strategy` names the gain.
+    The windows are those of `painters` with more than one layer. Gain M is the sum of the updates.
 
     >>> [(member.strategy, str(member.plan)) for member in gain_sweep(3)]
     [('gain=1', '0 (1|2):gain=1'), ('gain=2', '0 (1|2):gain=2')]
@@ -273,7 +271,7 @@ FAMILIES: dict[str, Callable[[int], tuple[Member, ...]]] = {
 def family(
     name: str, depth: int, *, loops: Iterable[int] | None = None, times: Iterable[int] = (TWICE,)
 ) -> tuple[Member, ...]:
-    """Return the members of a named family, with `loops` for `looped` and `times` for `repeat_blocks`.
+    """Return the plans of a family by name. Only `looped` uses `loops`, and only `repeat_blocks` uses `times`.
 
     >>> len(family("painters", 30)), len(family("looped", 30, loops=range(1, 29)))
     (225, 392)
@@ -292,18 +290,16 @@ def _with_source(depth: int, layer: int, name: str) -> Plan:
 
 
 def assignments(models: Sequence[str], depth: int, draws: int, seed: int, *, own_depth: bool) -> tuple[Plan, ...]:
-    """Draw `draws` merged models of `depth` layers, each layer from one of `models`.
+    """Draw random plans that take each of `depth` layers from one of `models`.
 
-    With at least as many `models` as layers no two layers come from the same one; with fewer, every model gives L / K
-    layers rounded down or up (Freiberger et al. 2024, section 4.4). With `own_depth` position p runs layer p of a drawn
-    model; otherwise layer s(p), for a uniform permutation s. Draw n does not depend on `draws`.
+    The models provide equal numbers of layers, up to one layer (Freiberger et al., 2024, section 4.4). If `own_depth`,
+    position p runs layer p of a model; otherwise the layers are also in random order. Plan n is the same for any number
+    of `draws`.
 
     >>> for plan in assignments(["a", "b"], depth=4, draws=2, seed=0, own_depth=True):
     ...     print(plan)
     a:0 b:1 a:2 b:3
     a:0 b:1 b:2 a:3
-
-    Raises `PlanError` for fewer than two models, a name given twice, one layer, or no draws.
     """
     check_depth(depth, least=2)
     if len(models) < 2 or len(set(models)) < len(models):

@@ -1,12 +1,15 @@
 """Parse and write the plan language.
 
-    N, N-M           layer 14; layers 0-13, or backwards 17-14      N.attn, N.mlp   a sublayer: 12.mlp, 8-11.attn
-    stage*k          k times in a row: 15*4, [45-51]*2              name:..         of another model: a:14, a:0-13
-    [p]              a block: a plan as one stage                   type:..         quantized to a GGUF type: Q4_0:14
-    (p|q|..):rule*k  branches that read one state, merged by `:mean` (default), `:sum` or `:gain=2`, run k times
+    14, 0-13, 17-14     layer 14, layers 0 to 13, layers 17 down to 14
+    12.attn, 8-11.mlp   only the attention of layer 12, only the MLPs of layers 8 to 11
+    a:14, a:0-13        layers of the model named a
+    Q4_0:14             layer 14 quantized to a GGUF type
+    15*4, [45-51]*2     one layer four times in a row, and a block (a plan as one stage) twice in a row
+    (14|15 16):sum*3    a group: branches that read the same hidden state; their outputs are merged by `:mean` (the
+                        default), `:sum` or `:gain=2`; here three times in a row
 
-`parse(write(plan)) == plan`, and equal plans have equal texts: `write` turns every maximal run of three or more
-consecutive layers of the same sublayer and model into a range.
+`parse(write(plan)) == plan`, and equal plans are written in the same way: three or more consecutive layers of the same
+sublayer and model become a range.
 """
 
 from __future__ import annotations
@@ -56,13 +59,13 @@ _STRAY = {
     "{": _BRACKETS,
     "}": _BRACKETS,
     "|": "branches must be inside a group, as in (14|15)",
-    ")": "no group is open here; a group is written (14|15)",
-    "]": "no block is open here; a block is written [14 15]*2",
+    ")": "this ) has no matching (; a group is written (14|15)",
+    "]": "this ] has no matching [; a block is written [14 15]*2",
 }
 
 
 def parse(text: str) -> Plan:
-    """Parse a plan; raise `PlanError` at the first invalid character.
+    """Parse the text of a plan, or raise `PlanError` with a mark at the first invalid character.
 
     >>> parse("0-2 (3|4 5):sum 6").order()
     (0, 1, 2, 3, 4, 5, 6)
@@ -134,7 +137,7 @@ def _write_stage(stage: Stage) -> str:
 
 
 class _Reader:
-    """Recursive-descent parser; ranges are counted before they are expanded, so the work is bounded by `STEP_LIMIT`."""
+    """Recursive-descent parser. It counts the layers of a range before it builds them, as `STEP_LIMIT` bounds them."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -313,7 +316,7 @@ class _Reader:
         start = self.at
         self.open += 1
         if self.open > NESTING_LIMIT:
-            self.refuse(f"a plan must nest groups and blocks at most {NESTING_LIMIT} deep; write it flatter", start)
+            self.refuse(f"groups and blocks must be nested at most {NESTING_LIMIT} deep; remove some brackets", start)
         self.at += 1
         return start
 
@@ -331,7 +334,7 @@ class _Reader:
     def count(self, visits: int, start: int) -> None:
         self.visits += visits
         if self.visits > STEP_LIMIT:
-            self.refuse(f"a plan must run at most {STEP_LIMIT:,} layers in total; repeat less", start)
+            self.refuse(f"a plan must run at most {STEP_LIMIT:,} layers in total; use smaller repeat counts", start)
 
     def build(self, make: Callable[[], _Built], start: int) -> _Built:
         try:
@@ -354,9 +357,9 @@ class _Reader:
         if character in "([" or self.digit() or self.letter():
             self.refuse("stages must be separated by a space, as in 0-13 (14|15) 18-31", self.at)
         if character == "*":
-            self.refuse("a stage takes one repeat count: multiply them, or write a block, as in [15*4]*2", self.at)
+            self.refuse("a stage must have only one repeat count; multiply them, or write [15*4]*2", self.at)
         if character == "-":
-            self.refuse("a range must have two plain layers as its ends, as in 0-13 or 0-13.attn", self.at)
+            self.refuse("a range must connect two layer numbers, as in 0-13 or 0-13.attn", self.at)
         if character == ":":
             self.refuse("a merge rule must directly follow its group, before the repeat: (14|15):sum*3", self.at)
         self.refuse_character()

@@ -1,8 +1,8 @@
-"""Learned layer weights as a sparse value: which earlier states each layer reads, and with what weight.
+"""Learned layer weights: which earlier hidden states each layer reads, and with what weight.
 
-Source 0 is the embedding output, source `n + 1` the output of layer n. Reader n is layer n and reads sources `0..n`;
-reader `L`, in models that mix their output, reads all of them: x_n = sum_i alpha[n, i] h_i. A model that learned its
-wiring (ELC-BERT, DenseFormer) must keep every state until its last reader (`last_readers`).
+The input of layer n is x_n = sum_i alpha[n, i] h_i, where h_0 is the embedding output and h_(n+1) the output of layer
+n. Layer n is called reader n, and h_i source i. In models that also mix their output, such as ELC-BERT, the output is
+the last reader, L, and reads all sources.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from layerwise.plan.checks import LAYER_LIMIT, describe_value
 from layerwise.plan.wiring import Matrix
 
 OUTPUT = "out"
-"""Name of the reader after the last layer."""
+"""Name of the last reader of a model that mixes its output, as in `out<-4`."""
 
 MIN_SUM = 1e-3
-"""Minimum share of a row's sum that must remain for the row to be renormalized."""
+"""The remaining weights of a row are rescaled only if their sum exceeds this fraction of the original sum."""
 
 
 class Edge(NamedTuple):
-    """A reader and a source; `name` is `3<-0`, or `out<-0` for the output."""
+    """One learned layer weight: reader `reader` reads source `source`."""
 
     reader: int
     source: int
 
     def name(self, depth: int) -> str:
-        """Format the edge.
+        """Format the edge for a model of `depth` layers.
 
         >>> Edge(3, 0).name(12), Edge(12, 4).name(12)
         ('3<-0', 'out<-4')
@@ -40,14 +40,15 @@ class Edge(NamedTuple):
 
 
 Row: TypeAlias = tuple[tuple[int, float], ...]
-"""The sources of one reader with their weights, in ascending order."""
+"""(source, weight) pairs of one reader, in ascending order of the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """Layer weights of `depth` layers: a row of (source, weight) per layer, and one more if the output is mixed.
+    """Layer weights of a model of `depth` layers.
 
-    Raises `PlanError` for a source after its reader, a weight that is not finite, or an empty row.
+    There is one row of (source, weight) pairs per layer, and one more if the model mixes its output. Raises `PlanError`
+    if a row is empty, a weight is not finite, or a layer reads its own output or a later one.
 
     >>> LayerWeights(2, (((0, 1.0),), ((0, 0.25), (1, 0.75)))).matrix()
     ((1.0, 0.0, 0.0), (0.25, 0.75, 0.0))
@@ -69,7 +70,7 @@ class LayerWeights:
 
     @classmethod
     def of(cls, matrix: Sequence[Sequence[float]], depth: int) -> LayerWeights:
-        """Create layer weights from the nonzero entries of a matrix (readers, depth + 1).
+        """Create layer weights from the nonzero entries of a matrix of shape `(readers, depth + 1)`.
 
         >>> LayerWeights.of([[1.0, 0.0], [0.5, 0.5]], depth=2).rows
         (((0, 1.0),), ((0, 0.5), (1, 0.5)))
@@ -79,7 +80,7 @@ class LayerWeights:
 
     @classmethod
     def identity(cls, depth: int) -> LayerWeights:
-        """Return the wiring of an ordinary model: every layer reads the one before it.
+        """Return the weights of an ordinary model, in which each layer reads only the output of the previous one.
 
         >>> LayerWeights.identity(2).rows
         (((0, 1.0),), ((1, 1.0),))
@@ -106,11 +107,11 @@ class LayerWeights:
         return dict(self.rows[edge.reader]).get(edge.source, 0.0)
 
     def matrix(self) -> Matrix:
-        """Return the lower triangular matrix of weights, (readers, depth + 1)."""
+        """Return the weights as a lower triangular matrix of shape `(readers, depth + 1)`."""
         return tuple(tuple(dict(row).get(source, 0.0) for source in range(self.depth + 1)) for row in self.rows)
 
     def last_readers(self) -> tuple[int | None, ...]:
-        """Return the last reader of each source (`depth` for the last layer's output), or None."""
+        """Return the last reader of each source, or None if nothing reads it. The output is reader `depth`."""
         last: list[int | None] = [None] * (self.depth + 1)
         for edge in self:
             last[edge.source] = edge.reader
@@ -121,9 +122,9 @@ class LayerWeights:
     # -- edits --------------------------------------------------------------------------------------------------
 
     def without(self, *edges: Edge, renormalize: bool = True) -> LayerWeights:
-        """Cut `edges`; with `renormalize` each shortened row is scaled to its previous sum.
+        """Remove `edges`. If `renormalize`, rescale each shortened row to its previous sum.
 
-        Raises `PlanError` for a missing edge, an empty row, or a row whose remaining sum is nearly 0.
+        Raises `PlanError` if an edge does not exist, or if the remaining weights of a row are empty or sum to nearly 0.
 
         >>> LayerWeights.of([[1, 0], [0.5, 0.5]], depth=2).without(Edge(1, 0)).rows[1]
         ((1, 1.0),)
@@ -138,7 +139,7 @@ class LayerWeights:
         return replace(self, rows=tuple(rows))
 
     def without_first(self, order: Iterable[Edge], count: int, *, renormalize: bool) -> LayerWeights:
-        """Remove the first `count` removable edges of `order`; every reader keeps at least one.
+        """Remove the first `count` edges of `order` that can be removed. Every reader keeps at least one edge.
 
         >>> wiring = LayerWeights.of([[1, 0], [0.5, 0.5]], depth=2)
         >>> wiring.without_first([Edge(1, 0), Edge(1, 1)], 2, renormalize=True).rows[1]
@@ -151,7 +152,7 @@ class LayerWeights:
             try:
                 left = left.without(edge, renormalize=renormalize)
             except PlanError:
-                continue  # the last of its row, or one that the rest cannot be scaled for
+                continue  # the last edge of its row, or the rest could not be rescaled
         return left
 
     def _remaining_row(self, reader: int, cut: Iterable[Edge], renormalize: bool) -> Row:
@@ -159,21 +160,23 @@ class LayerWeights:
         left = tuple((source, weight) for source, weight in row if Edge(reader, source) not in cut)
         name = self.reader_name(reader)
         if not left:
-            raise PlanError(f"reader {name} must keep at least one of its {len(row)} edges")
+            raise PlanError(f"at least one of the edges {name}<-* must remain")
         if not renormalize:
             return left
         before, after = (sum(weight for _, weight in weights) for weights in (row, left))
         if abs(after) <= MIN_SUM * abs(before) or after == 0:
             raise PlanError(
-                f"the remaining weights of reader {name} sum to {after:.3g} of {before:.3g}, too little to rescale; "
-                "cut without renormalizing"
+                f"the remaining weights {name}<-* sum to {after:.3g}, too little to rescale to {before:.3g}; do not "
+                "renormalize"
             )
         return tuple((source, weight * before / after) for source, weight in left)
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeCut:
-    """Edges to remove: the weakest `share` of them, or those matching `patterns` of (reader, source), `*` for any.
+    """Edges to remove: the fraction `share` with the smallest absolute weights, or those that match `patterns`.
+
+    A pattern is a (reader, source) pair, in which `*` matches any number.
 
     >>> wiring = LayerWeights.of([[1, 0, 0], [0.25, 0.75, 0], [0.1, 0.4, 0.5]], depth=2)
     >>> for text in ("20%", "*<-0", "out<-2+1<-1"):
@@ -189,7 +192,7 @@ class EdgeCut:
 
     @classmethod
     def parse(cls, text: str) -> EdgeCut:
-        """Parse `30%` (the weakest 30 %) or edges such as `3<-0+out<-4` or `*<-2`."""
+        """Parse a percentage such as `30%`, or edges such as `3<-0+out<-4` or `*<-2`."""
         if (share := _SHARE.fullmatch(text)) and 0 < float(share[1]) < 100:
             return cls(text, share=float(share[1]) / 100)
         patterns = [_EDGES.fullmatch(part) for part in text.split("+")]
@@ -201,7 +204,7 @@ class EdgeCut:
         return cls(text, patterns=tuple((each[1], each[2]) for each in patterns if each))
 
     def apply(self, wiring: LayerWeights, *, renormalize: bool = True) -> LayerWeights:
-        """Return the wiring without the edges; raise `PlanError` if none can be removed."""
+        """Return `wiring` without these edges. Raise `PlanError` if none can be removed."""
         if self.share is not None:
             order = sorted(wiring, key=lambda edge: abs(wiring.weight(edge)))
             count = round(self.share * len(wiring))
@@ -212,7 +215,7 @@ class EdgeCut:
                 raise PlanError(f"no edge matches {self.text}; {_readers(wiring)}")
         left = wiring.without_first(order, count, renormalize=renormalize)
         if len(left) == len(wiring):
-            raise PlanError(f"{self.text} removes nothing: every reader keeps at least one edge; {_readers(wiring)}")
+            raise PlanError(f"{self.text} removes nothing, as every layer keeps at least one edge; {_readers(wiring)}")
         return left
 
     def _names(self, edge: Edge, wiring: LayerWeights) -> bool:
@@ -225,19 +228,21 @@ _EDGES = re.compile(rf"(\d{{1,4}}|{OUTPUT}|\*)<-(\d{{1,4}}|\*)")
 
 
 def _readers(wiring: LayerWeights) -> str:
-    last = wiring.reader_name(len(wiring.rows) - 1)
-    return f"readers are 0 to {last}, and sources 0 (the embedding) to {wiring.depth} (the last layer)"
+    output = f" and {OUTPUT}" * wiring.mixes_output
+    return (
+        f"layers are 0 to {wiring.depth - 1}{output}; sources are 0 (the embedding) to {wiring.depth} (the last layer)"
+    )
 
 
 def _check_row(name: str, reader: int, row: Row) -> None:
+    reads = "the output" if name == OUTPUT else f"layer {name}"
     if not row:
-        raise PlanError(f"{'the output' if name == OUTPUT else f'layer {name}'} must read at least one earlier state")
+        raise PlanError(f"{reads} must read at least one earlier state")
     before = -1
     for source, weight in row:
         if type(source) is not int or not before < source <= reader:
             raise PlanError(
-                f"the sources of reader {name} must be distinct, ascending and at most {reader}, got "
-                f"{describe_value(source)}"
+                f"the sources of {reads} must be distinct, ascending and at most {reader}, got {describe_value(source)}"
             )
         if type(weight) is not float or not math.isfinite(weight):
             raise PlanError(

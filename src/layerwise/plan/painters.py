@@ -1,8 +1,8 @@
 """The plans of "Transformer Layers as Painters" (Sun et al., 2024, arXiv 2407.09298, section 3).
 
-At depth T the published code keeps layers 0..N and T-N..T-1 and applies a strategy to the M = T - 2N - 1 layers between
-them, for every N that leaves at least one. The paper's text gives three different bounds for the window. These are the
-bounds of its code, which agree with its figures. Its seeds are not published.
+At depth T, the published code keeps layers 0 to N and T - N to T - 1, and applies each strategy to the M = T - 2N - 1
+layers between them, for every N that leaves at least one. The text of the paper gives three other bounds for this
+window. The bounds used here agree with its figures. The random seeds of the paper are not published.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from layerwise.plan.checks import check_depth
 from layerwise.plan.plan import Plan, Visit
 
 GIVEN = "given"
-"""Family of plans that the user wrote."""
+"""Family name of plans that the user wrote."""
 
 PAINTERS_SEEDS: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
-"""Seeds of the ten random orders."""
 
 PAINTERS_LOOPS = 3
-"""Number of loops of the published looped parallel."""
+"""Number of times that looped parallel runs a window in the paper."""
 
 PAINTERS_RANKING = ("looped_parallel", "random", "reverse", "parallel", "skip", "middle_repeat")
 """Published strategies from least to most harmful (section 3.8 and figure 11)."""
@@ -37,9 +36,9 @@ class Member:
     Attributes:
         plan: The layer plan.
         family: Name of the family.
-        strategy: Curve of the plan (`skip`, `reverse`, ...).
-        affected: Position on the x axis, by default the number of affected layers.
-        draw: Seed of a random order.
+        strategy: What the plan does (`skip`, `reverse`, ...). The plans of one strategy form a curve.
+        affected: Number of affected layers, the x axis of the curve.
+        draw: Seed or number of the random draw.
     """
 
     plan: Plan
@@ -52,9 +51,10 @@ class Member:
 def painters(
     depth: int, seeds: Iterable[int] = PAINTERS_SEEDS, loops: Iterable[int] = (PAINTERS_LOOPS,)
 ) -> tuple[Member, ...]:
-    """Apply every strategy to every published window; `affected` is M.
+    """Apply every strategy of the paper to each of its windows of middle layers.
 
-    A number of `loops` other than the published three is part of the strategy, as in `looped_parallel_5`.
+    `affected` is the number of layers in the window. Looped parallel runs a window as often as `loops` says. A count
+    other than the published three becomes part of the strategy, as in `looped_parallel_5`.
 
     >>> for member in painters(4, seeds=[0]):
     ...     print(f"{member.strategy:16}{member.affected}  {member.plan}")
@@ -80,7 +80,7 @@ def painters(
 
 
 WINDOW = "window"
-"""Prefix of the families of `window`."""
+"""Prefix of the family names that `window` gives."""
 
 
 def window(
@@ -90,7 +90,7 @@ def window(
     seeds: Iterable[int] = PAINTERS_SEEDS,
     loops: Iterable[int] = (PAINTERS_LOOPS,),
 ) -> tuple[Member, ...]:
-    """Apply every strategy to layers `first` to `last`, inclusive; the family names the layers.
+    """Apply every strategy of `painters` to layers `first` to `last`, inclusive. The family is named after them.
 
     >>> for member in window(6, 1, 2, seeds=[0]):
     ...     print(f"{member.family}  {member.strategy:16}{member.affected}  {member.plan}")
@@ -103,7 +103,7 @@ def window(
     """
     check_depth(depth, least=2)
     if not 0 <= first <= last < depth or last - first + 1 == depth:
-        raise PlanError(f"a window must be a proper part of the layers 0-{depth - 1}, got {first}-{last}")
+        raise PlanError(f"a window must contain some, but not all, of the layers 0-{depth - 1}, got {first}-{last}")
     drawn, counts = tuple(seeds), tuple(loops)
     return tuple(
         Member(plan, f"{WINDOW} {first}-{last}", strategy, last - first + 1, draw)
@@ -112,7 +112,7 @@ def window(
 
 
 def published_windows(depth: int) -> tuple[tuple[int, int], ...]:
-    """Return the published windows as (start, stop), widest first.
+    """Return the (start, stop) of each window of middle layers in the paper, widest first.
 
     >>> published_windows(8)
     ((1, 8), (2, 7), (3, 6), (4, 5))
@@ -122,7 +122,7 @@ def published_windows(depth: int) -> tuple[tuple[int, int], ...]:
 
 
 def middle_window(depth: int, size: int) -> tuple[int, int]:
-    """Return the middle window of `size` layers as (start, stop); if it is not centered, one more layer precedes it.
+    """Return the (start, stop) of the `size` middle layers. If they are not centered, they are closer to the end.
 
     >>> middle_window(32, 3), middle_window(32, 4)
     ((15, 18), (14, 18))
@@ -134,7 +134,7 @@ def middle_window(depth: int, size: int) -> tuple[int, int]:
 def strategies(
     plan: Plan, start: int, stop: int, seeds: tuple[int, ...], loops: tuple[int, ...] = (PAINTERS_LOOPS,)
 ) -> Iterator[tuple[str, int | None, Plan]]:
-    """Yield the strategy, seed and plan of every strategy on one window of an identity plan."""
+    """Apply every strategy to a window of an identity plan. Yield the strategy, the seed and the plan."""
     yield "skip", None, edits.skip(plan, *range(start, stop))
     yield "middle_repeat", None, repeat_middle(plan, start, stop)
     yield "reverse", None, edits.reverse(plan, start, stop)
@@ -147,7 +147,7 @@ def strategies(
 
 
 def repeat_middle(plan: Plan | str, start: int, stop: int) -> Plan:
-    """Run the middle layer of a window of an identity plan as often as the window has layers.
+    """Replace each layer of a window of an identity plan by the window's middle layer.
 
     >>> repeat_middle(Plan.identity(8), 3, 6)
     Plan('0-2 4*3 6 7')
@@ -174,7 +174,7 @@ class SweptPlan(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LayerWindow:
-    """A number of affected layers in a family."""
+    """The plans of a family that affect a given number of layers."""
 
     family: str
     affected: int
@@ -189,9 +189,10 @@ def curve_families(plans: Iterable[SweptPlan]) -> tuple[str, ...]:
 
 
 def half_window(plans: Iterable[SweptPlan], depth: int) -> LayerWindow | None:
-    """Return the window whose size is nearest to half of the depth, among those with the most strategies.
+    """Choose a family and the number of affected layers that is nearest to half of the depth.
 
-    The Painters' family is preferred, then the first explicit window.
+    The family is `painters` if it was run, otherwise the first with a curve, otherwise the first explicit window. Only
+    the numbers of layers for which most strategies were run are considered.
     """
     known = list(plans)
     families = tuple(family for family in curve_families(known) if family not in NUMBERED)

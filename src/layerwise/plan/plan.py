@@ -1,7 +1,7 @@
 """Plans: which layers of a transformer run, in which order, and how their outputs are merged.
 
-A plan is a tuple of stages, each possibly repeated: a `Visit` (a layer or sublayer), a `Group` (branches that read one
-hidden state and are merged) or a `Block` (a sub-plan). It unrolls into a flat list of `Step`s. Layers count from 0.
+A plan is a sequence of stages: a `Visit` (one layer or sublayer), a `Group` (parallel branches whose outputs are
+merged) or a `Block` (a nested plan), each possibly repeated. `Plan.steps` unrolls them. Layers are numbered from 0.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Reduction:
 
         mean     x + (1/M) sum delta_m     the mean of the branches' outputs
         sum      x +       sum delta_m
-        gain     x + (g/M) sum delta_m     g = 1 is the mean, g = M the sum
+        gain     x + (g/M) sum delta_m     g = 1 equals mean, and g = M equals sum
 
     >>> Reduction("gain", 2).weight(branches=4)
     0.5
@@ -78,7 +78,7 @@ class Reduction:
         object.__setattr__(self, "gain", gain + 0.0)  # -0.0 becomes 0.0: equal plans then have equal texts
 
     def weight(self, branches: int) -> float:
-        """Return the factor of each branch's update."""
+        """Return the factor that multiplies the update of each branch, given the number of branches."""
         if self.rule == "sum":
             return 1.0
         return (1.0 if self.gain is None else self.gain) / branches
@@ -92,7 +92,7 @@ class Visit:
     """One layer or sublayer, run `times` times in a row.
 
     `Visit(15, 4)` is written `15*4`, `Visit(12, sublayer="attn")` is `12.attn`, and `Visit(12, source="a")` is `a:12`,
-    layer 12 of model a. A source can also be a quantization type, as in `Q4_0:12`.
+    layer 12 of model a. The source can also be a quantization type: `Q4_0:12` is layer 12 quantized to Q4_0.
     """
 
     layer: int
@@ -112,21 +112,21 @@ class Visit:
 
     @property
     def evaluations(self) -> int:
-        """Number of layer evaluations; a sublayer counts as one, since its block is called."""
+        """Number of layer evaluations. A sublayer counts as one."""
         return self.times
 
     @property
     def nesting(self) -> int:
-        """Depth of nested groups and blocks."""
+        """Nesting depth of groups and blocks."""
         return 0
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Branches that read the same hidden state and are merged, `times` times in a row.
+    """Parallel branches that read the same hidden state and whose outputs are merged, run `times` times in a row.
 
-    `Group((Plan.of([14]), Plan.of([15])), times=3)` is written `(14|15)*3`. A group of one branch with a gain scales an
-    update, as in `(15):gain=0.5`.
+    `Group((Plan.of([14]), Plan.of([15])), times=3)` is written `(14|15)*3`. A group with one branch and a gain scales
+    the update of that branch: `(15):gain=0.5`.
     """
 
     branches: tuple[Plan, ...]
@@ -151,7 +151,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A sub-plan run `times` times: `Block(Plan.of(range(45, 52)), 2)` is written `[45-51]*2`."""
+    """A nested plan, run `times` times in a row: `Block(Plan.of(range(45, 52)), 2)` is written `[45-51]*2`."""
 
     plan: Plan
     times: int = 1
@@ -176,7 +176,7 @@ Stage: TypeAlias = Visit | Group | Block
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Plan:
-    """Ordered, non-empty tuple of stages: a frozen, hashable value with `Plan.parse(str(plan)) == plan`.
+    """An immutable, hashable sequence of one or more stages; `Plan.parse(str(plan)) == plan`.
 
     >>> plan = Plan.parse("0-3 (4|5)*2 6 7")
     >>> plan.order()
@@ -198,10 +198,10 @@ class Plan:
 
     @classmethod
     def parse(cls, text: str | Plan) -> Plan:
-        """Parse a plan in the language of `layerwise.plan.grammar`; a `Plan` is returned unchanged.
+        """Parse a plan in the language of `layerwise.plan.grammar`, or return a `Plan` unchanged.
 
         Raises:
-            PlanError: If the text is not a plan; the message points at the character.
+            PlanError: If the text is not a valid plan. The message marks the first invalid character.
 
         Example:
             >>> Plan.parse("0-3 (4|5)*2 6")
@@ -223,7 +223,7 @@ class Plan:
 
     @classmethod
     def of(cls, layers: Iterable[int]) -> Plan:
-        """Return the plan that visits `layers` in this order; NumPy integers are accepted.
+        """Return the plan that runs `layers` in the given order. NumPy integers are accepted.
 
         >>> Plan.of([0, 1, 2, 5, 4])
         Plan('0-2 5 4')
@@ -248,7 +248,7 @@ class Plan:
         return f'<code>{self}</code><pre style="line-height:1">{picture(self)}</pre>'
 
     def steps(self) -> tuple[Step, ...]:
-        """Unroll the plan into the steps that every executor follows.
+        """Unroll the plan into layer evaluations in order of execution, with the groups that they open and close.
 
         >>> for step in Plan.parse("(6 7|8):sum").steps():
         ...     print(step)
@@ -268,7 +268,7 @@ class Plan:
         return tuple(step.layer for step in self.steps())
 
     def layers(self) -> frozenset[int]:
-        """Return the layers that run at least in part, whichever model they come from.
+        """Return the numbers of all layers that run entirely or as a sublayer, from any model.
 
         Example:
             >>> sorted(Plan.parse("0-2 4 2").layers())
@@ -277,7 +277,7 @@ class Plan:
         return frozenset(layer for _, layer in self.weights())
 
     def weights(self) -> frozenset[tuple[str | None, int]]:
-        """Return the (source, layer) pairs whose weights are used; the source of the default model is None.
+        """Return a (source, layer) pair for each layer that is used. The source of the default model is None.
 
         >>> sorted(Plan.parse("a:0 b:0 a:0 b:1.mlp").weights())
         [('a', 0), ('b', 0), ('b', 1)]
@@ -285,7 +285,7 @@ class Plan:
         return frozenset((step.source, step.layer) for step in self.steps())
 
     def sources(self) -> frozenset[str]:
-        """Return the names of the models that layers are taken from, without quantization types.
+        """Return the names of the models that the plan takes layers from. Quantization types are not included.
 
         >>> sorted(Plan.parse("a:0-3 (b:4|5) Q4_0:6").sources())
         ['a', 'b']
@@ -293,7 +293,7 @@ class Plan:
         return frozenset(source for source, _ in self.weights() if source is not None and weight_type(source) is None)
 
     def has_sublayers(self) -> bool:
-        """Return whether the plan visits a sublayer.
+        """Return whether the plan contains a sublayer such as `4.attn`.
 
         Example:
             >>> Plan.parse("0-3 4.attn").has_sublayers()
@@ -306,7 +306,7 @@ class Plan:
 
         Args:
             depth: Number of layers of the model.
-            sources: Names of the available models, all of that depth; None to skip the check.
+            sources: Names of the available models, which must all have this depth. If None, names are not checked.
 
         Raises:
             PlanError: If a layer or source does not exist.
@@ -345,7 +345,7 @@ class Plan:
         )
 
     def cost(self) -> Cost:
-        """Return the layer evaluations, sequential stages, distinct weights and KV cache slots.
+        """Count the layer evaluations, sequential stages, distinct layers and KV cache slots.
 
         Example:
             >>> Plan.parse("0-3 (4|5) 6").cost()
@@ -354,7 +354,7 @@ class Plan:
         return Cost(self.evaluations, count_stages(self), len(self.weights()), self.evaluations)
 
     def matrix(self) -> Matrix:
-        """Return the wiring A, `(n + 1, n + 1)` for n steps; see `layerwise.plan.wiring`."""
+        """Return the matrix of which earlier outputs each step reads; see `layerwise.plan.matrix`."""
         from layerwise.plan import matrix
 
         return matrix(self)
@@ -383,8 +383,8 @@ class Step:
     An executor keeps the running state `x` and a stack of frames (base, outputs). For each step it
 
     1. pushes `opens` frames, each with base = x and no outputs;
-    2. sets x = layer(x), or x + branch(x) for a `sublayer`, with the layer of the model `source`;
-    3. for each close, innermost first, appends x to the outputs of the top frame. If the close is None, the next branch
+    2. sets x = layer(x), or adds the update of only the `sublayer`; `source` is the layer's model or quantization type;
+    3. for each of `closes`, innermost first, appends x to the outputs of the top frame. If it is None, the next branch
        begins: x = base. If it is a `Reduction`, the group ends: x = merge(base, outputs), and the frame is popped.
     """
 
@@ -396,7 +396,7 @@ class Step:
 
     @property
     def name(self) -> str:
-        """The layer as written in a plan: `12`, `12.attn` for a sublayer, `a:12` for a layer of model a."""
+        """The layer as written in a plan: `12`, `12.attn` for a sublayer, or `a:12` for a layer of model a."""
         return layer_name(self.layer, self.sublayer, self.source)
 
 
@@ -427,13 +427,13 @@ def _unroll_group(group: Group) -> list[Step]:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Upper bounds on the cost of a plan; a sublayer counts as a layer.
+    """Upper bounds on the cost of a plan. A sublayer counts as a layer.
 
     Attributes:
-        evaluations: Layer evaluations.
-        stages: Sequential stages, the latency on enough machines; a group counts its longest branch.
-        weights: Distinct layers to hold in memory.
-        slots: KV cache slots needed for generation.
+        evaluations: Number of layer evaluations.
+        stages: Number of evaluations that must run one after another. A group counts as its longest branch.
+        weights: Number of distinct layers to hold in memory.
+        slots: Number of KV cache slots needed for generation.
     """
 
     evaluations: int

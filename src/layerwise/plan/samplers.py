@@ -1,9 +1,9 @@
-"""Sample a plan for every forward pass: random orders (`Shuffle`) and missing layers (`Drop`, `Failout`).
+"""Draw a random plan for every forward pass: layers in random order (`Shuffle`) or skipped (`Drop`, `Failout`).
 
-Samplers are stateless. `SeededSampler` makes the plan of a pass a pure function of its position in the training, so
-resumed and distributed runs draw the same plans. A skipped layer costs nothing and gets no gradient in that pass. With
-`preserve` it runs with gain 0 instead, `(3):gain=0`: same output, full cost, and zero gradients, which DDP needs
-without `find_unused_parameters`.
+`SeededSampler` makes each plan depend only on the seed and the index of the forward pass, so that resumed and
+distributed training runs draw the same plans. A skipped layer is not computed and gets no gradient in that pass. If
+`preserve`, it is computed with gain 0 instead, as in `(3):gain=0`: the output is the same, and its gradients are zero.
+DDP needs this unless `find_unused_parameters` is set.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ SILENT = Reduction("gain", 0.0)
 
 
 class Sampler(Protocol):
-    """Draws a plan for a model of `depth` layers, with `chance` as its only source of randomness."""
+    """Interface of samplers, which draw a plan for a model of `depth` layers with the random numbers of `chance`."""
 
     def draw(self, depth: int, chance: random.Random) -> Plan: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """The same plan for every pass; by default the identity plan.
+    """Sampler that always returns the same plan (default: the identity plan).
 
     >>> SeededSampler(Fixed(), depth=4, seed=0).at(7)
     Plan('0-3')
@@ -51,10 +51,11 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """All layers once, in a random order.
+    """Sampler that runs every layer once, in random order.
 
-    Without `reach` every order is equally likely. With it, layers run in the order of the keys i + u with u uniform in
-    [0, reach + 1), so none moves further than `reach` positions (Lample et al. 2018, section 3.3).
+    If `reach` is None, all orders are equally likely. Otherwise the layers are sorted by i + u for layer i, with u
+    uniform between 0 and reach + 1, so that no layer moves by more than `reach` positions (Lample et al., 2018, section
+    3.3).
 
     >>> SeededSampler(Shuffle(), depth=6, seed=0).at(0) == SeededSampler(Shuffle(), depth=6, seed=0).at(0)
     True
@@ -84,9 +85,9 @@ class Shuffle:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Draw a plan from `of`, and skip each of its visits independently with probability `share`.
+    """Sampler that draws a plan from `of` and skips each layer in it independently with probability `share`.
 
-    Empty draws are repeated. `preserve` keeps skipped layers in the autograd graph (see the module).
+    If no layer remains, they are drawn again. If `preserve`, skipped layers run with gain 0 instead.
 
     >>> Drop(0.5).draw(4, random.Random(1))
     Plan('1 2')
@@ -113,9 +114,10 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Failout:
-    """Draw a plan from `of`, and skip the layers of failed nodes; each node fails with probability `share`.
+    """Sampler that draws a plan from `of`, and skips the layers of nodes that fail with probability `share`.
 
-    `nodes` lists the layers of each node; other layers never fail. Empty draws are repeated.
+    `nodes` lists the layers of each node. Layers that are on no node never fail. If no layer remains, failures are
+    drawn again. If `preserve`, skipped layers run with gain 0 instead.
 
     >>> Failout(((0, 1), (2, 3)), 0.5).draw(4, random.Random(3))
     Plan('2 3')
@@ -133,7 +135,7 @@ class Failout:
             raise PlanError(f"nodes must be non-empty tuples of layers, such as ((0, 1), (2, 3)), got {self.nodes}")
         twice = sorted(layer for layer, count in Counter(placed).items() if count > 1)
         if twice:
-            raise PlanError(f"a layer must be on one node, but several nodes have {', '.join(map(str, twice))}")
+            raise PlanError(f"each layer must be on only one node, but several nodes have {', '.join(map(str, twice))}")
 
     def draw(self, depth: int, chance: random.Random) -> Plan:
         beyond = [layer for node in self.nodes for layer in node if layer >= depth]
@@ -155,9 +157,9 @@ class Failout:
 
 @dataclass(frozen=True, slots=True)
 class SeededSampler:
-    """A sampler with the depth of a model and a seed.
+    """Draws plans that depend only on the seed, the `stream` and the index of the forward pass.
 
-    `stream` separates draws that must differ, such as those of processes that draw independently.
+    Processes that must draw different plans have different streams.
 
     >>> draws = SeededSampler(Shuffle(), depth=12, seed=0)
     >>> draws.at(3) == draws.at(3), draws.at(3) == draws.at(4)
@@ -170,14 +172,14 @@ class SeededSampler:
     stream: str = ""
 
     def at(self, *index: int) -> Plan:
-        """Return the plan of the pass at `index`, such as (step, pass within the step)."""
+        """Return the plan of the forward pass with this index, such as (step, microbatch)."""
         return self.sampler.draw(self.depth, random.Random(f"{self.seed}/{self.stream}/{'/'.join(map(str, index))}"))
 
 
 LAYOUTS = ("blocks", "round-robin")
 
 Nodes = tuple[tuple[int, ...], ...]
-"""The layers of each node, ascending."""
+"""The layers of each node, in ascending order."""
 
 
 def node_layout(depth: int, count: int, layout: str = "blocks") -> Nodes:
@@ -207,10 +209,10 @@ RULES = ("first", "last", "even", "random")
 
 
 def layer_subset(depth: int, count: int, rule: str, chance: random.Random | None = None) -> tuple[int, ...]:
-    """Return the `count` layers of `depth` that `rule` keeps, in ascending order.
+    """Choose `count` of `depth` layers by a rule, and return them in ascending order.
 
-    `first` and `last` keep one end, `even` keeps floor((i + 1/2) L / K) for i = 0..K-1 (recommended for LayerDrop), and
-    `random` draws a uniform subset from `chance`.
+    `first` and `last` choose the first or last K of L layers, and `random` draws them with `chance`. `even` chooses
+    layers floor((i + 1/2) L / K) for i = 0..K-1, as recommended for LayerDrop.
 
     >>> layer_subset(12, 6, "even")
     (1, 3, 5, 7, 9, 11)
@@ -251,7 +253,7 @@ def _draw_lost(items: Iterable[_Item], share: float, chance: random.Random) -> l
 def _without_lost(plan: Plan, lost: Callable[[], frozenset[int]], preserve: bool) -> Plan:
     rows = [stage for stage in plan.stages if isinstance(stage, Visit)]
     if len(rows) < len(plan.stages):
-        raise PlanError(f"layers can only be dropped from plans of single visits, but {plan} has groups or blocks")
+        raise PlanError(f"layers can be dropped at random only from plans without groups and blocks, got {plan}")
     singles = [visit if visit.times == 1 else replace(visit, times=1) for visit in rows]
     visits = [single for single, visit in zip(singles, rows, strict=True) for _ in range(visit.times)]
     gone = lost()

@@ -1,11 +1,12 @@
-"""The wiring of a plan: the matrix of which earlier outputs each step reads.
+"""The wiring of a plan: which earlier outputs each step reads, as a matrix A.
 
-Let `d_0` be the embedding output and `d_j = layer(x_j) - x_j` what step j adds to the residual stream. For any plan
+Let `d_0` be the embedding output and `d_j = layer(x_j) - x_j` the update of step j. In any plan of n steps, the input
+of step j is
 
-    x_j = sum_{i<j} A[j, i] * d_i          j = 1..n,  and  x_{n+1}, the input of the head
+    x_j = sum_{i<j} A[j, i] * d_i          for j = 1..n, and x_{n+1} is the input of the head
 
-In the identity plan A is 1 below the diagonal. Branches of a group read the same columns; later steps read 1/M of each
-(mean), all of each (sum), or g/M (gain).
+In the identity plan, all entries below the diagonal are 1. The M branches of a group read the same state, and later
+steps read their updates times 1/M (mean), 1 (sum) or g/M (gain).
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ MATRIX_LIMIT = 2_000
 
 
 def matrix(plan: Plan | str) -> Matrix:
-    """Return the wiring A of a plan of n steps, `(n + 1, n + 1)`, lower triangular.
+    """Return the wiring of a plan of n steps, a lower triangular matrix of shape `(n + 1, n + 1)`.
 
-    Row `j - 1` is the input of step j = 1..n, the last row the output; column i is `d_i`. Raises `PlanError` above
-    `MATRIX_LIMIT` steps.
+    Each row is the input of a step, and the last row is the input of the head. Column 0 has the weight of the
+    embedding, and column i that of the update of step i, counted from 1. Raises `PlanError` above `MATRIX_LIMIT` steps.
 
     >>> for row in matrix(Plan.parse("0 (1|2) 3")):
     ...     print(row)
@@ -73,7 +74,7 @@ LEGEND = "rows: layers as they run   columns: embedding, then each step   █ 1 
 
 
 def picture(plan: Plan | str, size: int = 48) -> str:
-    """Draw the wiring of a plan as text of at most `size` rows and columns, averaging cells of longer plans.
+    """Draw the wiring of a plan as text with at most `size` rows and columns, averaging entries if necessary.
 
     Rows are the steps and the output; columns are the embedding and the steps. The identity plan is a full triangle.
 

@@ -75,7 +75,7 @@ def test_slices_of_one_model_are_a_plan_without_names() -> None:
     assert recipe.plan == read_mergekit(ONE).plan
     assert recipe.notes == (
         "line 10: mergekit does not read the key tag, and it has no effect here either",
-        "line 10: the parameter t has no effect on a passthrough",
+        "line 10: the parameter t has no effect on a passthrough merge",
     )
 
 
@@ -171,8 +171,16 @@ def test_of_scales_in_several_places_the_innermost_counts() -> None:
         (added("parameters: {scale: [{filter: mlp, value: 0.5}]}"), 10, "with filters for o_proj and down_proj"),
         (added("parameters: {scale: [1, 0.9]}"), 10, "as in (15):gain=0.5"),
         (added("parameters: {scale: fast}"), 10, "a scale must be a number such as 1 or 0.5"),
-        (added("models: [{model: org/name}]"), 10, "models: it merges entire models of unknown depth"),
-        (added("tokenizer: {source: union}"), 10, "tokenizer: merging vocabularies is not supported"),
+        (
+            added("models: [{model: org/name}]"),
+            10,
+            "the key models is not supported, because it merges entire models of unknown depth",
+        ),
+        (
+            added("tokenizer: {source: union}"),
+            10,
+            "the key tokenizer is not supported, because vocabularies cannot be merged",
+        ),
         (
             added("base_model: org/other"),
             10,
@@ -187,7 +195,7 @@ def test_of_scales_in_several_places_the_innermost_counts() -> None:
         ("merge_method: passthrough\nslices: []\n", 2, "slices must not be empty"),
         ("merge_method: passthrough\nslices:\n- sources: [{model: a/b, layer_range: [3, 3]}]\n", 3, "have no layers"),
         ("- a\n- b\n", 1, "a merge configuration must be a mapping of keys to values"),
-        ("a: &x 1\nb: *y\n", 2, "this is not YAML: found undefined alias"),
+        ("a: &x 1\nb: *y\n", 2, "the text must be valid YAML (found undefined alias"),
     ],
 )
 def test_a_plan_refuses_unsupported_settings_with_their_line(text: str, line: int, reason: str) -> None:
@@ -253,8 +261,8 @@ def test_a_location_is_written_so_that_it_stays_a_text() -> None:
     ("text", "stage", "reason", "instead", "position"),
     [
         ("0-13 (14|15) 18-31", "2", "runs layers in parallel", "write its layers in sequence, as in 14 15", 5),
-        ("0 1 (2):gain=0.5", "3", "scales the update of a layer", "write the whole layer, as in 2", 4),
-        ("0-2 8-11.mlp 12", "2", "runs the mlp sublayer alone", "as in 8-11", 4),
+        ("0 1 (2):gain=0.5", "3", "scales the update of a layer", "write the entire layer, as in 2", 4),
+        ("0-2 8-11.mlp 12", "2", "runs only the mlp sublayer", "as in 8-11", 4),
         ("a:0-3 [a:4 (b:5|b:6)*2]*2 7", "2", "runs layers in parallel", "as in a:4 b:5 b:6", 6),
     ],
 )
@@ -283,7 +291,7 @@ def as_read(text: str, tensor: str) -> str | None:
 def test_every_layer_gets_its_type_and_no_other(types: list[str]) -> None:
     plan = Plan.parse(" ".join(f"{kind}{layer}" for layer, kind in enumerate(types)))
     if not any(types):
-        with pytest.raises(PlanError, match="a file of tensor types requires layers with a type, as in Q4_0:0"):
+        with pytest.raises(PlanError, match="a file of tensor types requires a quantized layer, such as Q4_0:0"):
             write_tensor_types(plan)
         return
     text = write_tensor_types(plan, depth=len(types))
@@ -296,10 +304,14 @@ def test_every_layer_gets_its_type_and_no_other(types: list[str]) -> None:
 @pytest.mark.parametrize(
     ("plan", "depth", "words"),
     [
-        ("0 Q4_0:2 1", None, "a file of tensor types requires the layers in their original order, 0-2, some"),
-        ("0 Q4_0:1*2", None, "a file of tensor types requires the layers in their original order, 0-2, some"),
-        ("0 (Q4_0:1|2)", None, "a file of tensor types requires the layers in their original order, 0-2, some"),
-        ("0 Q4_0-noise3:1", None, "a file of tensor types requires layers with a type, as in Q4_0:0, but layer 1"),
+        ("0 Q4_0:2 1", None, "a file of tensor types requires a plan with all layers in their original order, 0-2"),
+        ("0 Q4_0:1*2", None, "a file of tensor types requires a plan with all layers in their original order, 0-2"),
+        ("0 (Q4_0:1|2)", None, "a file of tensor types requires a plan with all layers in their original order, 0-2"),
+        (
+            "0 Q4_0-noise3:1",
+            None,
+            "a file of tensor types requires a quantized layer, such as Q4_0:0, but the plan adds noise to layer 1",
+        ),
     ],
 )
 def test_plans_that_a_file_cannot_express_are_refused(plan: str, depth: int | None, words: str) -> None:

@@ -109,7 +109,7 @@ def test_the_steps_that_a_budget_buys_cost_it_within_one_percent(
 ) -> None:
     cost = data.draw(costs(schedule.depth))
     if share_of_uniform(schedule, cost) < MIN_SHARE:
-        with pytest.raises(PlanError, match="costs almost nothing, so no number of steps reaches the budget"):
+        with pytest.raises(PlanError, match="costs too little to reach the budget"):
             steps_for(schedule, cost, budget)
         return
     bounds = schedule.bounds(steps_for(schedule, cost, budget))
@@ -146,12 +146,12 @@ RARELY = Phase("rarely", 1, (0,), embedding=False, drop=(0.9999999, 0.9999999))
     [
         (published(12), 3, 100, "the schedule published is for a model of 12 layers, but this one has 3"),
         (published(12), 12, 0, "the budget must be an integer number of steps of at least 1"),
-        (published(12), 12, 2, "phase growth: its share of 0.16 is less than one of 3 steps"),
+        (published(12), 12, 2, "phase growth: a share of 0.16 is less than one of 3 steps"),
         (
             GrowthSchedule("free", 1, (RARELY,)),
             1,
             100,
-            "a step of the schedule free costs almost nothing, so no number of steps",
+            "a step of the schedule free costs too little to reach the budget",
         ),
     ],
 )
@@ -259,7 +259,7 @@ def test_a_large_effect_that_is_not_resolved_trains_and_is_not_called_none() -> 
         ["0.000", "never: its effect is at most 0.01 nats"],
     ]
     # Layers 0 and 2 learn throughout, 1 in half the steps, 3 in a quarter, and all six pass gradients on.
-    assert told[-1].startswith("budget: 0.458 of all layer-steps; in the layers, 0.819 of the operations")
+    assert told[-1].startswith("budget: 0.458 of all layer-steps; 0.819 of the FLOPs")
 
 
 @pytest.mark.parametrize(

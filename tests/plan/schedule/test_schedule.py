@@ -113,7 +113,7 @@ def test_warnings_and_refusals_name_the_phase() -> None:
     assert warned[1].startswith("phase b ")
 
     schedule = GrowthSchedule("uneven", 1, (Phase("short", 0.01, (0,)), Phase("long", 0.99, (0,))))
-    with pytest.raises(PlanError, match=r"phase short: its share of 0.01 is less than one of 20 steps; .* 100 steps"):
+    with pytest.raises(PlanError, match=r"phase short: a share of 0.01 is less than one of 20 steps; .* 100 steps"):
         schedule.bounds(20)
     assert schedule.bounds(100)[0] == (0, 1)
 
@@ -132,7 +132,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trains": (4, 4)}, "phase first: trains must be ascending without duplicates"),
     ({"trains": (5, 4)}, "phase first: trains .* ascending"),
     ({"trains": [4]}, r"phase first: trains must be a tuple of layer numbers such as \(4, 5\)"),
-    ({"trains": (), "embedding": False, "head": False}, "phase first: it trains nothing"),
+    ({"trains": (), "embedding": False, "head": False}, "phase first: a phase must train something"),
     ({"trains": (1,), "present": (0, 2)}, "phase first: trains lists layer 1, which does not run in this phase"),
     ({"trains": (), "present": ()}, "phase first: present must not be empty"),
     ({"trains": (0,), "present": (0, 7)}, "phase first: present lists layer 7, but the schedule is for 6 layers"),
@@ -151,7 +151,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"rate": "1e-1"}, "phase first: rate must be a positive factor of the learning rate"),
     ({"shape": "cosin"}, r"phase first: unknown shape 'cosin' \(str\)"),
     ({"optimizer": "forget"}, r"phase first: unknown optimizer 'forget' \(str\)"),
-    ({"warmup": 0.1}, "phase first: warmup must be 0 with shape: run, which follows the"),
+    ({"warmup": 0.1}, "phase first: warmup must be 0 with shape: run, which has the"),
     ({"warmup": 1.0, "shape": "linear"}, r"phase first: warmup must be in \[0, 1\), a share of the phase's steps"),
     ({"embedding": 1}, "phase first: embedding must be true or false"),
     ({"sample": 7}, "phase first: sample must be from 1 to 6, the number of layers under"),
@@ -177,7 +177,7 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: one(trains=(0, 1), present=(0, 1)).reversed(),
-        "phase first: layers grow in, so the layers of of two cannot exchange",
+        "phase first: the phase adds layers, so the layers of of two cannot exchange",
     ),
     (
         lambda: of(Phase("first", 0.5, ALL), Phase("second", 0.5, (0,), present=(0, 1, 2))),
@@ -264,7 +264,7 @@ def test_stacking_copies_the_small_model_upwards_in_order(depth: int) -> None:
         (lambda: preset("freezing", 1), "from 2 to"),
         (lambda: preset("stacking", 1), "from 2 to"),
         (lambda: preset("publised", 12), r"unknown schedule 'publised' \(str\)"),
-        (lambda: random_freezing(stacking(6), seed=0), "phase shallow: layers grow in"),
+        (lambda: random_freezing(stacking(6), seed=0), "phase shallow: the phase adds layers"),
     ],
 )
 def test_invalid_presets_are_refused(make: Callable[[], object], message: str) -> None:

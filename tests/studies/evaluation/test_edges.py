@@ -112,7 +112,7 @@ def test_a_causal_model_with_an_attached_wiring_is_evaluated_without_edges(tmp_p
     ("arguments", "message"),
     [
         (("--without-edges", "3<0"), "edges to remove must be a percentage between 0 and 100"),
-        (("--without-edges", "9<-0", "--limit", "8"), "no edge matches 9<-0; readers are 0 to 2"),
+        (("--without-edges", "9<-0", "--limit", "8"), "no edge matches 9<-0; layers are 0 to 2"),
         (("--without-edges", "30%", "--limit", "7"), "--without-edges requires 8 pairs of each phenomenon, got 7"),
         (("--without-edges", "30%", "--minutes", "3"), "--without-edges requires --limit instead of --minutes"),
         (("--without-edges", "30%", "--suite", "msgs-ours"), "--without-edges requires a suite of pairs"),

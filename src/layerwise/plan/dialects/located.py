@@ -1,4 +1,4 @@
-"""YAML values that know their line, so that errors can point at it."""
+"""YAML values with their line numbers, for error messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from layerwise.bounded import MAX_SETTINGS_SIZE, UnreadableError, check_size, sh
 from layerwise.errors import PlanError
 
 SIZE = min(2**18, MAX_SETTINGS_SIZE)
-"""Maximum length of a YAML text in characters; the parser is slow."""
+"""Maximum number of characters of a YAML text, because the parser is slow."""
 
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,8}")
 _NUMBER = re.compile(r"[+-]?([0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,3})?")
@@ -21,7 +21,7 @@ _PREFIX = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True, slots=True)
 class YamlValue:
-    """A YAML value; `anchor` is its anchor name, as in `&a org/name`."""
+    """A YAML value with its line and its anchor (`a` in `&a org/name`)."""
 
     node: yaml.Node
     loader: _Loader
@@ -104,7 +104,7 @@ def parse_located(text: str) -> YamlValue:
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}: " if mark is not None else ""
         problem = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise PlanError(f"{line}this is not YAML: {problem}") from None
+        raise PlanError(f"{line}the text must be valid YAML ({problem})") from None
     if node is None:
         raise PlanError("the text is empty; a merge configuration has the keys slices and merge_method")
     return YamlValue(node, loader)

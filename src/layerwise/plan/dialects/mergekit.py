@@ -1,9 +1,9 @@
 """Read and write mergekit's YAML for the merge method `passthrough` (checked against mergekit 0.1.5).
 
-Slices `{model: &a org/one, layer_range: [0, 8]}` and `{model: &b org/two, layer_range: [6, 12]}` are the plan `a:0-7
-b:6-11`. The embedding comes from the first slice's model, the final norm and head from the last one's; a slice with an
-empty range such as `[0, 0]` provides only these. Models without anchors are named a, b, c, ... A `scale` of `o_proj`
-and `down_proj` is a gain of the sublayers, `(6.attn):gain=0.5`. Anything a plan cannot express is refused.
+The slices `{model: &a org/one, layer_range: [0, 8]}` and `{model: &b org/two, layer_range: [6, 12]}` correspond to the
+plan `a:0-7 b:6-11`. The embedding comes from the model of the first slice, the final norm and head from that of the
+last. A slice with an empty range such as `[0, 0]` provides only these. Models without anchors are named a, b, c, ... A
+`scale` of `o_proj` or `down_proj` becomes a gain of a sublayer, as in `(6.attn):gain=0.5`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _READ = ("slices", "merge_method", "base_model", "dtype", "out_dtype", "tokenize
 _REFUSED = {
     "models": "it merges entire models of unknown depth; write slices, each with its layer_range",
     "modules": "it merges models with several layer stacks; write the slices of one stack at the top level",
-    "tokenizer": "merging vocabularies is not supported; omit it to use the tokenizer of the first slice's model",
+    "tokenizer": "vocabularies cannot be merged; omit it to use the tokenizer of the first slice's model",
     "chat_template": "the tokenizer keeps its template; omit it, and set it on the saved tokenizer",
 }
 
@@ -45,10 +45,11 @@ class MergeRecipe:
 
     Attributes:
         plan: The layer plan.
-        models: Folder or hub id (`@revision`) by name in the plan; the first provides the parts before the layers.
-        head: Name of the model that provides the parts after the layers.
-        dtype: Weight dtype, or None for that of the files.
-        notes: Entries of the file that have no effect.
+        models: Folder or hub id (optionally with `@revision`) of each model by its name in the plan. The first model
+            provides the embedding.
+        head: Name of the model that provides the final norm and head.
+        dtype: Weight dtype, or None to keep that of the files.
+        notes: Warnings about entries of the file that have no effect.
     """
 
     plan: Plan
@@ -59,12 +60,12 @@ class MergeRecipe:
 
     @property
     def host(self) -> str | None:
-        """The name of the model that provides the parts before the layers."""
+        """Name of the model that provides the embedding."""
         return next(iter(self.models), None)
 
 
 def read_mergekit(text: str) -> MergeRecipe:
-    """Parse mergekit's YAML; raise `PlanError` with the line if it is not a passthrough of whole layers.
+    """Parse mergekit's YAML. If a plan cannot express the merge, raise `PlanError` with the line number.
 
     >>> recipe = read_mergekit('''
     ... merge_method: passthrough
@@ -82,7 +83,7 @@ def read_mergekit(text: str) -> MergeRecipe:
             document.refuse(f"the key {key} is missing; a merge configuration needs slices and a merge_method")
     for key, value in top.items():
         if key in _REFUSED and not value.is_null:
-            value.refuse(f"{key}: {_REFUSED[key]}")
+            value.refuse(f"the key {key} is not supported, because {_REFUSED[key]}")
     _check_method(top["merge_method"])
     slices = [_slice(each, top.get("parameters")) for each in top["slices"].items("slices")]
     if not slices:
@@ -214,7 +215,7 @@ def _check_method(value: YamlValue) -> None:
     if method != "passthrough":
         value.refuse(
             f"merge_method must be passthrough, got {method}, which computes new weights; run this merge in mergekit, "
-            "and plan with the result"
+            "and load the resulting model"
         )
 
 
@@ -279,7 +280,7 @@ def _check_donors(top: Mapping[str, YamlValue], locations: list[str]) -> None:
             f"slice's model, {first}"
         )
     if location not in ("union", "base", first):
-        source.refuse(f"the tokenizer must be that of the first slice's model, {first}; write base, or omit it")
+        source.refuse(f"the tokenizer must be that of the first slice's model, {first}; omit tokenizer_source")
 
 
 def _dtype(top: Mapping[str, YamlValue]) -> str | None:
@@ -305,7 +306,7 @@ def _notes(top: Mapping[str, YamlValue]) -> Iterator[str]:
     if parameters is not None and not parameters.is_null:
         for key, value in parameters.mapping("parameters").items():
             if key != "scale":
-                yield f"line {value.line}: the parameter {key} has no effect on a passthrough"
+                yield f"line {value.line}: the parameter {key} has no effect on a passthrough merge"
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
@@ -314,10 +315,11 @@ def _notes(top: Mapping[str, YamlValue]) -> Iterator[str]:
 def write_mergekit(
     plan: Plan | str, models: Mapping[str | None, str] | str, dtype: str | None = None, head: str | None = None
 ) -> str:
-    """Return mergekit's YAML for a plan over `models`: one location, or several by their names in the plan.
+    """Convert a plan to mergekit's YAML.
 
-    The first model provides the embedding, and the head unless `head` names another. Raises `PlanError` at the first
-    stage that does not run whole layers in sequence.
+    `models` is the location of the model, or a mapping from the names in the plan to locations. The first model
+    provides the embedding, and also the head unless `head` names another model. Raises `PlanError` unless the plan runs
+    entire layers in sequence.
 
     >>> print(write_mergekit("0-7 6-11", "org/name"), end="")
     merge_method: passthrough
@@ -358,7 +360,9 @@ def write_mergekit(
 
 def _check_names(used: set[str | None], models: Mapping[str | None, str]) -> None:
     if None in used and len(used) > 1:
-        raise PlanError(f"{_FORM} needs a model for each layer, but some layers of the plan have none; write a:0-3")
+        raise PlanError(
+            f"{_FORM} needs a model for each layer, but some layers of the plan have none; name it, as in a:0-3"
+        )
     for name in sorted(used - models.keys(), key=str):
         whose = "the layers" if name is None else f"the layers of {name!r}"
         raise PlanError(f"{_FORM} needs the location of {whose}; pass it in models")

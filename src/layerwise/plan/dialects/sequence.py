@@ -1,4 +1,4 @@
-"""Plans as sequences of whole layers, for mergekit, and as the tensor types of llama-quantize."""
+"""Convert plans to sequences of entire layers (for mergekit) and to tensor types (for llama-quantize)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from layerwise.plan.plan import Block, Group, Plan, Stage, Step, Visit
 _FORM = "mergekit's YAML"
 
 Gains: TypeAlias = tuple[float, float]
-"""Gains of the attention and MLP updates of a visit."""
+"""Factors of the attention update and the MLP update of a layer."""
 
 
 def join_sublayers(plan: Plan | str) -> tuple[Plan, tuple[Gains, ...]]:
-    """Join the two sublayers of each layer into one visit and return the gains; other plans are returned without gains.
+    """Join the two sublayers of each layer into one visit. Return the new plan and the gains of the sublayers.
+
+    If the plan has stages other than layers and such pairs, it is returned unchanged, without gains.
 
     >>> join_sublayers("0 (1.attn):gain=0.5 (1.mlp):gain=0 2")
     (Plan('0-2'), ((1.0, 1.0), (0.5, 0.0), (1.0, 1.0)))
@@ -49,10 +51,9 @@ def _gain(step: Step) -> float | None:
 
 
 def sequential(plan: Plan | str) -> Plan:
-    """Expand repeats and blocks into a sequence of single visits of whole layers.
+    """Expand repeats and blocks into a sequence of single visits of entire layers.
 
-    Raises `PlanError` at the first stage with groups, gains, sublayers or quantized layers, which mergekit cannot
-    express.
+    Raises `PlanError` for groups, gains, sublayers and quantized layers, which mergekit cannot express.
 
     >>> sequential("0-2 [3 4]*2 5*2")
     Plan('0-4 3-5 5')
@@ -75,7 +76,7 @@ supports layers in sequence; write its layers in sequence, as in 3-5
 
 
 def ascending_runs(plan: Plan, gains: Sequence[Gains] = ()) -> list[tuple[str | None, int, int, Gains]]:
-    """List the maximal runs of consecutive layers with the same model and gains as (model, start, stop, gains).
+    """Split a plan into runs of ascending layers with equal model and gains: (model, start, stop, gains).
 
     >>> [run[:3] for run in ascending_runs(sequential("0-2 2 5-4 a:5 a:6"))]
     [(None, 0, 3), (None, 2, 3), (None, 5, 6), (None, 4, 5), ('a', 5, 7)]
@@ -98,7 +99,7 @@ def _obstacles(stage: Stage) -> Iterator[str]:
     match stage:
         case Visit():
             if stage.sublayer is not None:
-                yield f"runs the {stage.sublayer} sublayer alone"
+                yield f"runs only the {stage.sublayer} sublayer"
         case Block():
             for inner in stage.plan.stages:
                 yield from _obstacles(inner)
@@ -109,7 +110,7 @@ def _obstacles(stage: Stage) -> Iterator[str]:
 def _refuse(plan: Plan, number: int, position: int, run: tuple[Stage, ...], reason: str) -> NoReturn:
     layers = dict.fromkeys((step.source, step.layer) for step in Plan(run).steps())
     instead = Plan(tuple(Visit(layer, source=source) for source, layer in layers))
-    target = "its layers in sequence" if len(layers) > 1 else "the whole layer"
+    target = "its layers in sequence" if len(layers) > 1 else "the entire layer"
     raise PlanError(
         f"stage {number} of the plan, {Plan(run)}, {reason}, but {_FORM} only supports layers in sequence; write "
         f"{target}, as in {instead}",
@@ -124,7 +125,8 @@ FORM = "a file of tensor types"
 def write_tensor_types(plan: Plan | str, depth: int | None = None) -> str:
     r"""Return one `regex=type` line per quantized layer, for `llama-quantize --tensor-type-file`.
 
-    Raises `PlanError` unless the plan runs every layer once, in order, with at least one type and no noise.
+    Raises `PlanError` unless the plan runs all layers in their original order and quantizes at least one of them.
+    Layers with noise are refused.
 
     >>> write_tensor_types("0 Q4_0:1 Q8_0:2-3").splitlines()
     ['blk\\.1\\.=q4_0', 'blk\\.2\\.=q8_0', 'blk\\.3\\.=q8_0']
@@ -135,14 +137,14 @@ def write_tensor_types(plan: Plan | str, depth: int | None = None) -> str:
     whole = not any(step.sublayer is not None or step.opens or step.closes for step in steps)
     if plan.sources() or not whole or plan.order() != as_trained.order():
         raise PlanError(
-            f"{FORM} requires the layers in their original order, {as_trained}, some with a type; to change the order, "
-            "save a GGUF file under the plan (layerwise save)"
+            f"{FORM} requires a plan with all layers in their original order, {as_trained}; to change the order, save "
+            "a GGUF file under the plan (layerwise save)"
         )
     types = quantized_layers(plan)
     noise = next((layer for layer, kind in types if kind.seed is not None), None)
     if noise is not None or not types:
         raise PlanError(
-            f"{FORM} requires layers with a type, as in Q4_0:0"
-            + ("" if noise is None else f", but layer {noise} has noise instead")
+            f"{FORM} requires a quantized layer, such as Q4_0:0"
+            + ("" if noise is None else f", but the plan adds noise to layer {noise}")
         )
     return "\n".join(rf"blk\.{layer}\.={kind.type.lower()}" for layer, kind in types)

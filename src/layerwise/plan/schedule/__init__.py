@@ -1,4 +1,4 @@
-"""Growth training schedules: which layers learn when, and what that costs. Standard library only."""
+"""Growth schedules: which layers are trained in which part of a training run, and what that costs."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Derive a growth schedule from layer importance.
 
-With s_l the loss increase when layer l is skipped (0 where it is negative) and s_max the largest detected one, layer l
-learns in the last b_l = sqrt(min(1, s_l / s_max)) of the steps, rounded to `phases` parts: if the remaining loss of a
-layer falls as s / b, the total is smallest for b proportional to sqrt(s). A layer whose effect is excluded (its
-interval is below 0, or inside the margin) never learns; an inconclusive one does. The embedding, the head and the most
-important layer learn throughout.
+Let s_l be the loss increase when layer l is skipped (0 if negative), and s_max the largest detected increase. Layer l
+is trained in the last fraction b_l = sqrt(min(1, s_l / s_max)) of the steps, rounded to equal parts of the training
+run. If the remaining loss of a layer falls as s / b, the total loss is smallest for b proportional to sqrt(s). A layer
+is never trained if its interval is below 0 or inside the margin. The embedding, the head and the most important layer
+are always trained.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from layerwise.plan.schedule.cost import ModelCost, share_of_uniform
 from layerwise.plan.schedule.schedule import GrowthSchedule, Phase, counted
 
 PHASES = 4
-"""Default number of equal parts of the training that shares are rounded to."""
+"""Default number of equal parts of a training run. Each layer is trained in the last ones."""
 
 MIN_EFFECT = 0.01
-"""Default smallest relevant effect in nats/token, also in a diagnosis."""
+"""Default smallest effect that counts, in nats/token. `diagnose` uses it, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class Importance:
             raise PlanError(f"importance must be finite, with low <= high, got {self}")
 
     def detected(self, min_effect: float) -> bool:
-        """Return whether the interval is above 0 and reaches `min_effect`."""
+        """Return whether the interval is above 0 and not entirely below `min_effect`."""
         return self.low > 0 and self.high >= min_effect
 
     def is_excluded(self, min_effect: float) -> bool:
-        """Return whether the interval is below 0 or within `min_effect` of 0."""
+        """Return whether the interval is below 0, or between `-min_effect` and `min_effect`."""
         return self.high <= 0 or (-min_effect < self.low and self.high < min_effect)
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Importance:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Layer l learns in the last `parts[l]` of `phases` equal parts of the training."""
+    """How long each layer is trained: layer l in the last `parts[l]` of `phases` equal parts of the training run."""
 
     importance: tuple[Importance, ...]
     min_effect: float
@@ -75,7 +75,7 @@ class Allocation:
 
     @property
     def spent(self) -> float:
-        """Share of all layer-steps in which a layer learns; 1 in uniform training."""
+        """Mean fraction of the steps in which a layer is trained; 1 in uniform training."""
         return sum(self.parts) / (self.phases * self.depth)
 
     def schedule(self, name: str = "importance") -> GrowthSchedule:
@@ -88,15 +88,15 @@ class Allocation:
 
 
 def allocation(importance: Sequence[Importance], *, min_effect: float = MIN_EFFECT, phases: int = PHASES) -> Allocation:
-    """Allocate training to layers by their importance.
+    """Decide from the importance of each layer how long to train it.
 
     Args:
         importance: Importance of every layer, in order.
-        min_effect: Smallest relevant effect in nats/token.
-        phases: Number of equal parts of the training to round to.
+        min_effect: Smallest effect that counts, in nats/token.
+        phases: Number of equal parts of the training run. Each layer is trained in the last ones.
 
     Raises:
-        PlanError: If no effect is detected.
+        PlanError: If no layer has a detected effect.
 
     >>> found = allocation([Importance(0.4, 0.3, 0.5), Importance(0.0, -0.005, 0.005), Importance(0.1, 0.05, 0.15)])
     >>> [(phase.share, phase.trains) for phase in found.schedule().phases]
@@ -110,7 +110,7 @@ def allocation(importance: Sequence[Importance], *, min_effect: float = MIN_EFFE
 
 
 def explain_allocation(allocation: Allocation) -> str:
-    """Tabulate the effect of every layer and the part of the training in which it learns, with the total budget.
+    """Format a table of the effect of every layer, when it is trained, and the total cost.
 
     >>> importance = [Importance(0.4, 0.3, 0.5), Importance(0.0, -0.005, 0.005), Importance(0.1, 0.0, 0.2)]
     >>> print(explain_allocation(allocation(importance)))
@@ -118,8 +118,8 @@ def explain_allocation(allocation: Allocation) -> str:
         0  +0.4000 [+0.3000, +0.5000]    1.000  in the last 4/4 of the steps
         1  +0.0000 [-0.0050, +0.0050]    0.000  never: its effect is at most 0.01 nats
         2  +0.1000 [+0.0000, +0.2000]    0.500  in the last 2/4 of the steps (effect inconclusive)
-    share: sqrt(effect / largest detected effect), rounded to 4 parts of the training
-    budget: 0.5 of all layer-steps; in the layers, 0.833 of the operations of uniform training
+    share: sqrt(effect / largest detected effect), rounded to 4 parts of the run
+    budget: 0.5 of all layer-steps; 0.833 of the FLOPs of uniform training (layers only)
     """
     title = "effect of skipping it (nats)"
     width = max(len(title), *(len(str(each)) for each in allocation.importance))
@@ -133,10 +133,9 @@ def explain_allocation(allocation: Allocation) -> str:
             learns += " (effect inconclusive)"
         lines.append(f"{layer:>5}  {effect!s:<{width}}  {share:.3f}  {learns}")
     cost = share_of_uniform(allocation.schedule(), ModelCost((1.0,) * allocation.depth, embedding=0.0, head=0.0))
-    lines.append(f"share: sqrt(effect / largest detected effect), rounded to {allocation.phases} parts of the training")
+    lines.append(f"share: sqrt(effect / largest detected effect), rounded to {allocation.phases} parts of the run")
     lines.append(
-        f"budget: {allocation.spent:.3g} of all layer-steps; in the layers, {cost:.3g} of the operations of uniform "
-        "training"
+        f"budget: {allocation.spent:.3g} of all layer-steps; {cost:.3g} of the FLOPs of uniform training (layers only)"
     )
     return "\n".join(lines)
 
@@ -147,7 +146,7 @@ def _shares(importance: Sequence[Importance], min_effect: float) -> list[float |
         largest = max(range(len(importance)), key=lambda layer: importance[layer].value)
         raise PlanError(
             f"no layer has a detectable effect above {min_effect:g} nats/token (largest: layer {largest}, "
-            f"{importance[largest]}), so the training cannot be allocated; measure on more text, or use a better model"
+            f"{importance[largest]}), so no schedule can be derived; measure on more text, or use a better model"
         )
     return [
         None if each.is_excluded(min_effect) else min(1.0, max(0.0, each.value) / strongest) ** 0.5

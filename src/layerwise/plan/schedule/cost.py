@@ -1,8 +1,8 @@
-"""Floating-point operations of training phases, from which layers learn and which only run.
+"""Compute the floating-point operations (FLOPs) of growth schedules.
 
-A layer that learns costs three forward passes: its own and the gradients of its input and weights. A frozen one costs
-two above a layer that learns and one below all of them; an absent one costs nothing. The embedding counts as a layer
-below all others. Random choices (`sample`, `drop`) count in expectation; the optimizer does not count.
+A trained layer costs three forward passes: the pass itself, and the gradients of its input and of its weights. A frozen
+layer above a trained one costs two, a frozen layer below all trained ones costs one, and a layer that is not present
+costs nothing. The embedding counts as the lowest layer. Random choices (`sample`, `drop`) are averaged.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from layerwise.plan.checks import describe_value
 from layerwise.plan.schedule.schedule import GrowthSchedule, Phase, apportion
 
 LEARNS = 1.0
-"""Cost of a layer that learns, as a share of its full cost."""
+"""Cost of a trained layer, as a fraction of three forward passes."""
 
 PASSES = 2 / 3
-"""Cost of a frozen layer above a layer that learns."""
+"""Cost of a frozen layer above a trained one."""
 
 RUNS = 1 / 3
-"""Cost of a frozen layer below all layers that learn."""
+"""Cost of a frozen layer below all trained ones."""
 
 MIN_SHARE = 1e-6
-"""Minimum cost of a step, as a share of a uniform one, for a budget to determine the number of steps."""
+"""Minimum cost of a step relative to a step of uniform training; otherwise a budget has no number of steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCost:
-    """Floating-point operations per token of a forward pass, by layer and around them; a multiply-add counts as two."""
+    """FLOPs per token in a forward pass of each layer, the embedding and the head. A multiply-add counts as two."""
 
     layers: tuple[float, ...]
     embedding: float
@@ -49,7 +49,7 @@ class ModelCost:
 
 
 def layer_shares(phase: Phase, depth: int) -> tuple[float, ...]:
-    """Return the cost of every layer in a phase as a share of its full cost, three forward passes.
+    """Return the cost of each layer in a phase, as a fraction of three forward passes of the layer.
 
     >>> phase = Phase("middle", share=1, trains=(1,), embedding=False, present=(0, 1, 2))
     >>> [round(share, 3) for share in layer_shares(phase, depth=4)]
@@ -69,7 +69,7 @@ def head_share(phase: Phase) -> float:
 
 
 def flops_per_token(phase: Phase, cost: ModelCost) -> float:
-    """Compute the expected floating-point operations per training token in a phase, forward and backward.
+    """Compute the expected FLOPs per training token in a phase, forward and backward.
 
     >>> flops_per_token(Phase("all", share=1, trains=(0, 1)), ModelCost((10.0, 10.0), embedding=0.0, head=5.0))
     75.0
@@ -80,7 +80,7 @@ def flops_per_token(phase: Phase, cost: ModelCost) -> float:
 
 
 def share_of_uniform(schedule: GrowthSchedule, cost: ModelCost) -> float:
-    """Compute the mean cost of a step as a share of a step in which everything learns.
+    """Compute the mean cost of a step relative to a step of uniform training, which trains everything.
 
     >>> half = GrowthSchedule("half", 2, (Phase("a", 0.5, (0, 1)), Phase("b", 0.5, (1,), embedding=False)))
     >>> round(share_of_uniform(half, ModelCost((9.0, 9.0), embedding=0.0, head=0.0)), 4)
@@ -98,7 +98,7 @@ def phase_shares(schedule: GrowthSchedule, cost: ModelCost) -> tuple[float, ...]
 
 
 def steps_for(schedule: GrowthSchedule, cost: ModelCost, budget_steps_of_uniform: int) -> int:
-    """Return the number of steps that together cost about as much as the budgeted steps of uniform training.
+    """Return the number of steps that costs about as much as the given number of steps of uniform training.
 
     Raises `PlanError` if a phase would have no step, or if a step costs less than `MIN_SHARE` of a uniform one.
 
@@ -116,7 +116,7 @@ def steps_for(schedule: GrowthSchedule, cost: ModelCost, budget_steps_of_uniform
     mean = share_of_uniform(schedule, cost)
     if mean < MIN_SHARE:
         raise PlanError(
-            f"a step of the schedule {schedule.name} costs almost nothing, so no number of steps reaches the budget"
+            f"a step of the schedule {schedule.name} costs too little to reach the budget; train more layers"
         )
     nominal = round(budget_steps_of_uniform / mean)
     reach = len(shares) + 1
@@ -150,7 +150,7 @@ def _share_when_frozen(embedding: bool, below: int, others: int, drawn: int) -> 
 
 
 def layer_epochs(schedule: GrowthSchedule, epochs: float) -> tuple[float, ...]:
-    """Return the number of epochs in which each layer learns, out of `epochs`.
+    """Return for how many of the `epochs` each layer is trained.
 
     >>> layer_epochs(GrowthSchedule("half", 2, (Phase("a", 0.5, (0,)), Phase("b", 0.5, (0, 1), sample=1))), epochs=4.0)
     (3.0, 1.0)

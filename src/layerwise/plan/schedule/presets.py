@@ -1,10 +1,11 @@
 """Growth schedules from the literature, for a model of any depth.
 
-    uniform, published  everything learns throughout; the six phases of Growth Transformer Training (arXiv 2603.19348)
-    freezing, stacking  after FreezeOut (arXiv 1706.04983) and G_stack (arXiv 2405.15319)
-    lisa, ramp          after LISA (arXiv 2403.17919) and PLD (arXiv 2010.13369)
+    published   the six phases of Growth Transformer Training (arXiv 2603.19348)
+    freezing    after FreezeOut (arXiv 1706.04983)
+    stacking    after G_stack (arXiv 2405.15319)
+    lisa, ramp  after LISA (arXiv 2403.17919) and progressive layer dropping (arXiv 2010.13369)
 
-"After" means the idea is theirs and the numbers are ours; every preset uses the training's own learning rate curve.
+"After" means that the idea is from the paper, but the numbers are not. All presets follow the learning rate of the run.
 """
 
 from __future__ import annotations
@@ -66,11 +67,10 @@ def published(depth: int) -> GrowthSchedule:
 
 
 def freezing(depth: int) -> GrowthSchedule:
-    """Freeze layers from the bottom: train everything for half of the steps, then freeze one quarter after another.
+    """Train everything for half of the steps, then freeze one quarter of the layers after another, from the bottom.
 
-    As in FreezeOut, layers are frozen in order and stay frozen. Unlike in FreezeOut, they are frozen in four equal
-    parts, without decaying their learning rates first. The embedding and a tied head are frozen with the first part.
-    The last part and an untied head are trained to the end.
+    In FreezeOut, layers are frozen one by one, and their learning rates decay first. The embedding and a tied head are
+    frozen with the first quarter. The last quarter and an untied head are trained to the end.
 
     >>> [phase.trains for phase in freezing(4).phases]
     [(0, 1, 2, 3), (1, 2, 3), (2, 3), (3,)]
@@ -86,10 +86,10 @@ def freezing(depth: int) -> GrowthSchedule:
 
 
 def stacking(depth: int) -> GrowthSchedule:
-    """Train the first third of the layers alone, then stack copies of it up to the full depth.
+    """Train only the first third of the layers, then stack copies of them up to the full depth and train all layers.
 
-    From G_stack: the whole small model is copied once, in order, and everything learns. Chosen here: growth by three
-    (its authors recommend four), a third of the steps before it, and a reset optimizer. The last copy may be cut short.
+    The paper of G_stack recommends to grow by a factor of four. The factor of three, the third of the steps before the
+    growth, and the reset of the optimizer are choices of layerwise. The last copy may be incomplete.
 
     >>> stacking(6).phases[1].copies
     ((2, 0), (3, 1), (4, 0), (5, 1))
@@ -105,10 +105,10 @@ def stacking(depth: int) -> GrowthSchedule:
 
 
 def lisa(depth: int) -> GrowthSchedule:
-    """Train a few random layers at a time; embedding and head always learn.
+    """Train two random layers at a time; always train the embedding and the head.
 
-    From LISA: what always learns, and uniform draws of two layers. Chosen here: ten steps between draws, and that the
-    optimizer state of resting layers is kept. LISA is a method for fine-tuning in little memory.
+    LISA is a method for fine-tuning in little memory. Ten steps between draws, and keeping the optimizer state of
+    frozen layers, are choices of layerwise.
 
     >>> lisa(12).phases[0].sample
     2
@@ -119,10 +119,9 @@ def lisa(depth: int) -> GrowthSchedule:
 
 
 def ramp(depth: int) -> GrowthSchedule:
-    """Skip layers at random, deeper layers and later steps more often.
+    """Skip layers at random, more often in deeper layers and at later steps.
 
-    The probability for the last layer grows from 0 to 0.5. From progressive layer dropping: more skipping with depth
-    and with time, and the final 0.5. Chosen here: linear growth over time.
+    The probability of skipping the last layer grows from 0 to 0.5. Its linear growth is a choice of layerwise.
 
     >>> ramp(12).phases[0].drop
     (0.0, 0.5)
@@ -139,7 +138,7 @@ PRESETS: Mapping[str, Callable[[int], GrowthSchedule]] = {
     "lisa": lisa,
     "ramp": ramp,
 }
-"""All named schedules as functions of the depth."""
+"""All presets by name, as functions of the depth."""
 
 
 def preset(name: str, depth: int) -> GrowthSchedule:
@@ -154,10 +153,10 @@ def preset(name: str, depth: int) -> GrowthSchedule:
 
 
 def random_freezing(schedule: GrowthSchedule, seed: int) -> GrowthSchedule:
-    """Return the control of a schedule: every phase trains as many layers, chosen at random.
+    """Return a control for a schedule: each phase trains the same number of layers, but random ones.
 
-    Redraws and scales are removed. Raises `PlanError` if layers grow in (`present`, `copies`). Equal steps do not cost
-    the same; see `layerwise.plan.schedule.cost.steps_for`.
+    The control neither redraws nor scales layers. Raises `PlanError` if the schedule adds layers (`present`, `copies`).
+    The cost of a step differs from that of the schedule; see `steps_for`.
 
     >>> [len(phase.trains) for phase in random_freezing(published(12), seed=0).phases]
     [2, 2, 2, 4, 2, 12]
@@ -165,7 +164,7 @@ def random_freezing(schedule: GrowthSchedule, seed: int) -> GrowthSchedule:
     phases = []
     for number, phase in enumerate(schedule.phases):
         if phase.present is not None or phase.copies:
-            phase.refuse("layers grow in and cannot be drawn at random; use a schedule in which all layers are present")
+            phase.refuse("the phase adds layers and cannot be random; use a schedule with all layers from the start")
         chance = random.Random(f"{seed}/random freezing/{number}")
         layers = tuple(sorted(chance.sample(range(schedule.depth), len(phase.trains))))
         phases.append(replace(phase, trains=layers, redraw=(), scale=()))
@@ -175,10 +174,10 @@ def random_freezing(schedule: GrowthSchedule, seed: int) -> GrowthSchedule:
 # -- the roles of the published schedule ---------------------------------------------------------------------------
 
 ROLES = ("core", "neurulation", "organogenesis", "growth", "redundant", "anti", "last")
-"""Roles in the order in which they start to learn."""
+"""Roles of layers, in the order in which they are first trained."""
 
 MIN_LAYERS = 8
-"""Minimum depth at which every role has a layer and every layer one role."""
+"""Minimum depth at which every role has a layer and every layer has only one role."""
 
 _TWELVE: Mapping[str, tuple[int, ...]] = {
     "core": (4, 5),
@@ -204,17 +203,16 @@ _THIRTY: Mapping[str, tuple[int, ...]] = {
 def published_roles(depth: int) -> dict[str, tuple[int, ...]]:
     """Return the layers, in ascending order, of each role in the published growth schedule.
 
-        core           learns first (gastrulation)
-        neurulation    learns second
-        organogenesis  learns third, and again with growth
-        growth         learns in growth only
-        redundant      learns in connective
-        anti           is redrawn and damped, and learns in maturation only
-        last           learns in maturation only
+        core           trained in phase 1, gastrulation
+        neurulation    trained in phase 2, neurulation
+        organogenesis  trained in phase 3, organogenesis, and phase 4, growth
+        growth         trained in phase 4, growth
+        redundant      trained in phase 5, connective
+        anti           redrawn and scaled down in phase 5
+        last           trained only in phase 6, maturation, which trains all layers
 
-    For 12 and 30 layers the roles are the paper's, with gaps filled (docs/papers/heterogeneity.md). At other depths a
-    layer has the role at its relative position in 30; from 8 layers on every role has a layer. Below that, layers
-    combine roles.
+    For 12 and 30 layers, the roles are from the paper, with gaps filled (docs/papers/heterogeneity.md). At other
+    depths, a layer has the role of the layer at its relative position among 30. Below 8, a layer has several roles.
 
     >>> {role: layers for role, layers in published_roles(8).items() if role in ("core", "anti")}
     {'core': (2,), 'anti': (4,)}

@@ -1,7 +1,6 @@
-"""Growth schedules: trainings in phases that each train some of the layers.
+"""Growth schedules: training runs in phases, each of which trains some of the layers.
 
-A schedule has a name, a depth, and phases that share the steps exactly (`bounds`), but no data, seeds or absolute
-learning rates.
+A schedule does not depend on the data, the seed or the learning rate.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from layerwise.errors import PlanError, near_matches
 from layerwise.plan.checks import check_depth, check_tuple, describe_value
 
 SHARE_TOLERANCE = 1e-6
-"""Tolerance of the sum of the shares, for shares rounded to decimals."""
+"""How far the sum of all shares may be from 1, since shares are often rounded."""
 
 TIE = Fraction(1, 10**9)
-"""Resolution at which remainders are compared."""
+"""Remainders that differ by less than this are equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrowthSchedule:
-    """Phases of the training of a model of `depth` layers.
+    """Phases of a training run of a model with `depth` layers.
 
-    Raises `PlanError` if shares do not sum to 1 (within `SHARE_TOLERANCE`), names repeat, layers are out of range,
-    weights are copied from a layer that has not run, or the last phase does not run all layers.
+    Raises `PlanError` if the shares do not sum to 1 (within `SHARE_TOLERANCE`), phases have the same name, layers are
+    out of range, weights are copied from a layer that has not run, or the last phase does not run all layers.
 
     >>> schedule = GrowthSchedule("two", 4, (Phase("top", 0.3, (2, 3)), Phase("all", 0.7, (0, 1, 2, 3))))
     >>> schedule.bounds(steps=11)
@@ -60,14 +59,14 @@ class GrowthSchedule:
         self._check_growing()
 
     def bounds(self, steps: int) -> tuple[tuple[int, int], ...]:
-        """Return the half-open range of steps of every phase; raise `PlanError` for a phase without a step."""
+        """Return the half-open range of steps of every phase. Raise `PlanError` if a phase would have no step."""
         if type(steps) is not int or steps < 1:
             raise PlanError(f"steps must be an integer of at least 1, got {describe_value(steps)}")
         counts = apportion([phase.share for phase in self.phases], steps)
         for phase, count in zip(self.phases, counts, strict=True):
             if count == 0:
                 phase.refuse(
-                    f"its share of {phase.share:g} is less than one of {steps} steps; train for at least "
+                    f"a share of {phase.share:g} is less than one of {steps} steps; train for at least "
                     f"{ceil(1 / phase.share)} steps, or increase its share"
                 )
         return tuple(pairwise(accumulate(counts, initial=0)))
@@ -77,7 +76,7 @@ class GrowthSchedule:
         if depth != self.depth:
             raise PlanError(
                 f"the schedule {self.name} is for a model of {counted(self.depth, 'layer')}, but this one has {depth}; "
-                f"rewrite it for depth: {depth}, or use a preset, which fits any depth"
+                f"write a schedule with depth: {depth}, or use a preset, which fits any depth"
             )
 
     def warnings(self) -> tuple[str, ...]:
@@ -96,15 +95,16 @@ class GrowthSchedule:
         )
 
     def permuted(self, order: Sequence[int]) -> GrowthSchedule:
-        """Return the schedule in which layer l has the role of layer `order[l]`; drop probabilities stay by position.
+        """Return the schedule that treats layer l as this one treats layer `order[l]`.
 
-        Raises `PlanError` unless `order` is a permutation and all layers are present from the start.
+        Drop probabilities are not permuted. Raises `PlanError` unless `order` is a permutation and all layers are
+        present from the start.
         """
         grown = [phase for phase in self.phases if phase.present is not None or phase.copies]
         if grown:
             grown[0].refuse(
-                f"layers grow in, so the layers of {self.name} cannot exchange roles; use a schedule in which all "
-                "layers are present from the start"
+                f"the phase adds layers, so the layers of {self.name} cannot exchange roles; use a schedule with all "
+                "layers from the start"
             )
         if sorted(order) != list(range(self.depth)):
             raise PlanError(
@@ -114,7 +114,7 @@ class GrowthSchedule:
         return replace(self, phases=tuple(_reassign(phase, player) for phase in self.phases))
 
     def reversed(self) -> GrowthSchedule:
-        """Return the schedule in which the last layer has the role of the first."""
+        """Return the schedule that treats the last layer as this one treats the first, and so on."""
         return self.permuted(range(self.depth - 1, -1, -1))
 
     def to_json(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class GrowthSchedule:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> GrowthSchedule:
-        """Parse plain values; `from_json(schedule.to_json()) == schedule`."""
+        """Create a schedule from the result of `to_json`."""
         from layerwise.plan.schedule import from_plain
 
         return from_plain(content)
@@ -191,7 +191,7 @@ def counted(count: int, noun: str) -> str:
 def apportion(shares: Sequence[float], steps: int) -> tuple[int, ...]:
     """Divide `steps` in proportion to `shares` by the largest remainder method.
 
-    Remainders that differ by no more than floating-point rounding (`TIE`) are equal; the first is served.
+    If remainders are equal up to rounding (`TIE`), the first one gets the step.
 
     >>> apportion([0.5, 0.3, 0.2], 7)
     (4, 2, 1)
@@ -213,10 +213,10 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9 _.-]{0,38}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A share of the training steps with its own settings; layers are ascending and count from 0.
+    """Part of a growth schedule, with its trained layers and settings.
 
-    Before its first step, in this order, weights are copied between layers, layers are redrawn, matrices are scaled,
-    and the optimizer is reset.
+    Before the first step of a phase, weights are copied between layers, layers are reinitialized, matrices are scaled,
+    and the optimizer is reset, in this order. Layers are numbered from 0 and listed in ascending order.
 
     Attributes:
         name: Name in rows, logs and errors.
@@ -224,18 +224,18 @@ class Phase:
         trains: Layers that are trained.
         embedding: Train everything before the layers.
         head: Train everything after the layers.
-        present: Layers that run; None for all.
-        rate: Multiplier on the learning rate.
-        shape: Schedule of the learning rate: `run` (follow the training's), `constant`, or `linear` or `cosine` decay
-            to 0 over the phase.
-        warmup: Fraction of the phase spent warming up from 0; not with `run`.
+        present: Layers that run (default: all).
+        rate: Factor on the learning rate.
+        shape: Learning rate within the phase: that of the training run (`run`), `constant`, or `linear` or `cosine`
+            decay to 0.
+        warmup: Fraction of the phase in which the learning rate rises from 0. With the shape `run`, it must be 0.
         optimizer: Keep the optimizer state when the phase begins (`keep`), or reset it (`drop`).
         redraw: Layers that get new random weights.
         scale: (layer, factor) pairs: all matrices of the layer are multiplied by the factor.
         copies: (layer, source) pairs: the weights of `source` are copied into `layer`.
-        sample: Number of layers of `trains` that are trained at a time.
-        every: Steps between draws of `sample`.
-        drop: Stochastic depth; see `dropped`.
+        sample: Number of layers of `trains` that are trained at a time, drawn at random (default: all).
+        every: Number of steps after which the layers of `sample` are drawn again.
+        drop: Probabilities of skipping the last layer, at the beginning and end of the phase; see `dropped`.
 
     >>> Phase("core", share=0.25, trains=(4, 5), embedding=False).prefix(depth=12)
     (0, 1, 2, 3)
@@ -272,7 +272,7 @@ class Phase:
         return tuple(range(depth)) if self.present is None else self.present
 
     def prefix(self, depth: int) -> tuple[int, ...]:
-        """Return the running layers below everything that is trained; they need no gradients.
+        """Return the layers below everything that is trained. They run, but need no gradients.
 
         >>> Phase("head", share=1, trains=(), embedding=False).prefix(depth=3)
         (0, 1, 2)
@@ -282,10 +282,10 @@ class Phase:
         return tuple(layer for layer in self.running(depth) if not self.trains or layer < self.trains[0])
 
     def dropped(self, progress: float, depth: int) -> tuple[float, ...]:
-        """Return the probability that each running layer is skipped at `progress` (0 to 1) of the phase.
+        """Return the probability of skipping each running layer at `progress` (0 to 1) of the phase.
 
-        Layer l (from 0) of L has (l + 1) / L of a probability that grows linearly from `drop[0]` to `drop[1]` (Zhang
-        and He 2020, arXiv 2010.13369).
+        Layer l of L (counted from 0) is skipped with probability p (l + 1) / L, where p grows linearly from `drop[0]`
+        to `drop[1]` (Zhang and He, 2020, arXiv 2010.13369).
 
         >>> Phase("late", share=1, trains=(0, 1), drop=(0.0, 0.5)).dropped(1.0, depth=2)
         (0.25, 0.5)
@@ -316,7 +316,7 @@ class Phase:
             self.refuse(f"warmup must be in [0, 1), a share of the phase's steps, got {describe_value(self.warmup)}")
         if self.warmup and self.shape == "run":
             self.refuse(
-                "warmup must be 0 with shape: run, which follows the training's own warm-up; omit warmup, or write "
+                "warmup must be 0 with shape: run, which has the warm-up of the training run; omit warmup, or write "
                 "shape: constant, linear or cosine"
             )
 
@@ -334,7 +334,7 @@ class Phase:
                 self.refuse(f"the scale of layer {layer} must be a finite number, got {describe_value(factor)}")
         targets = self._check_copies()
         if not (self.trains or self.embedding or self.head):
-            self.refuse("it trains nothing; list layers under trains, or train the embedding or the head")
+            self.refuse("a phase must train something; list layers under trains, or train the embedding or the head")
         if self.present is None:
             return
         self._check_ascending("present", self.present)

@@ -1,11 +1,11 @@
-"""Growth schedules as plain values for JSON and YAML, in words, and as a chart.
+"""Convert growth schedules to JSON or YAML values, to words, and to a chart.
 
     {name: two, depth: 12, phases: [
       {name: top, share: 0.25, trains: 8-11, embedding: false, scale: {3 5: 0.9}},
       {name: rest, share: 0.75, trains: all, copies: {8-11: 0-3}}]}
 
-`trains` has ranges as in the plan language, `all` or `none`; `scale` maps layers to a factor, `copies` layers to their
-sources. Only name, share and trains are required.
+`trains` is `all`, `none` or layers as in a plan. `scale` maps layers to factors, and `copies` maps layers to the layers
+whose weights they get. Only name, share and trains are required.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LAYERS = ("trains", "present", "redraw")
 
 
 def to_plain(schedule: GrowthSchedule) -> dict[str, Any]:
-    """Convert a schedule to plain values; `from_plain(to_plain(schedule)) == schedule`."""
+    """Convert a schedule to a dictionary for JSON or YAML; `from_plain` is the inverse."""
     return {
         "name": schedule.name,
         "depth": schedule.depth,
@@ -40,7 +40,7 @@ def to_plain(schedule: GrowthSchedule) -> dict[str, Any]:
 
 
 def from_plain(content: object) -> GrowthSchedule:
-    """Parse plain values; raise `PlanError` with the phase and the invalid, missing or unknown key."""
+    """Create a schedule from the result of `to_plain`. Raise `PlanError` for a missing, unknown or invalid key."""
     schedule = _mapping(content, "a schedule", ("name", "depth", "phases"), ("name", "depth", "phases"))
     depth = schedule["depth"]
     check_depth(depth)
@@ -135,34 +135,34 @@ def _phase_content(phase: Phase) -> dict[str, Any]:
 
 
 def read_layers(text: object, what: str, depth: int) -> tuple[int, ...]:
-    """Parse ascending layers; `what` starts the error message.
+    """Parse layers in ascending order. Error messages start with `what`.
 
     >>> read_layers("0-2 8", "trains", depth=12)
     (0, 1, 2, 8)
     >>> read_layers("3 2", "trains", depth=12)
     Traceback (most recent call last):
-    layerwise.errors.PlanError: trains: layers must be ascending without duplicates, as in 0-3 8, got 3 2
+    layerwise.errors.PlanError: trains must be ascending layers without duplicates, as in 0-3 8, got 3 2
     """
     if type(text) is int and text >= 0:
         return (text,)
     if type(text) is not str:
-        raise PlanError(f"{what}: layers must be text such as 0-3 8, all or none, got {describe_value(text)}")
+        raise PlanError(f"{what} must be layers such as 0-3 8, all or none, got {describe_value(text)}")
     if text.strip() in (NONE, ALL):
         return tuple(range(depth)) if text.strip() == ALL else ()
     try:
         plan = Plan.parse(text)
     except PlanError as error:
-        raise PlanError(f"{what}: {error.reason}", text=error.text, position=error.position) from None
+        raise PlanError(f"{what} is invalid: {error.reason}", text=error.text, position=error.position) from None
     layers = tuple(stage.layer for stage in plan.stages if isinstance(stage, Visit) and stage == Visit(stage.layer))
     if len(layers) < len(plan.stages):
-        raise PlanError(f"{what}: layers must be whole, without repeats or groups, as in 0-3 8, got {text}")
+        raise PlanError(f"{what} must be entire layers without repeats or groups, as in 0-3 8, got {text}")
     if list(layers) != sorted(set(layers)):
-        raise PlanError(f"{what}: layers must be ascending without duplicates, as in 0-3 8, got {text}")
+        raise PlanError(f"{what} must be ascending layers without duplicates, as in 0-3 8, got {text}")
     return layers
 
 
 def write_layers(layers: tuple[int, ...]) -> str:
-    """Format ascending layers.
+    """Format layers so that `read_layers` can parse them.
 
     >>> write_layers((0, 1, 2, 8)), write_layers(())
     ('0-2 8', 'none')
@@ -196,9 +196,10 @@ def explain(schedule: GrowthSchedule) -> str:
 
 
 def chart(schedule: GrowthSchedule, width: int = 60) -> str:
-    """Draw depth by time, from the embedding to the head: a column is a share of the steps, a glyph a state (`LEGEND`).
+    """Draw which layers are trained when, as text of `width` columns.
 
-    Adjacent layers with equal histories share a row. Raises `PlanError` if there are fewer columns than phases.
+    Time goes from left to right, and rows from the embedding to the head. `LEGEND` explains the characters. Adjacent
+    layers with equal histories share a row. Raises `PlanError` if there are fewer columns than phases.
 
     >>> first = Phase("top", 0.25, (2, 3), embedding=False)
     >>> print(chart(GrowthSchedule("two", 4, (first, Phase("all", 0.75, (0, 1, 2, 3)))), width=12))
