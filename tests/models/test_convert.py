@@ -64,15 +64,21 @@ def tokenizer(words: int, *, padding: bool = True) -> PreTrainedTokenizerBase:
 
 Change = dict[str, Tensor | None]
 REFUSED: list[tuple[str, str, Change, dict[str, Any], str]] = [
-    ("weighted-output", "elc", {}, {}, "as elc the checkpoint has the unexpected"),
+    ("weighted-output", "elc", {}, {}, "the checkpoint does not fit elc: it has the unexpected"),
     ("elc", "weighted-output", {}, {}, r"lacks transformer\.prev_layer_weights; .* belong to elc, elc-base, zero or"),
-    ("ltg", "elc", {}, {}, r"lacks transformer\.layers\.0\.prev_layer_weights, .*; without layer weights it is ltg"),
-    ("elc", "ltg", {}, {}, "as ltg the checkpoint has the unexpected"),
+    (
+        "ltg",
+        "elc",
+        {},
+        {},
+        r"lacks transformer\.layers\.0\.prev_layer_weights, .*; it has no layer weights, so it is ltg",
+    ),
+    ("elc", "ltg", {}, {}, "the checkpoint does not fit ltg: it has the unexpected"),
     ("elc", "denseformer", {}, {}, "no checkpoint of denseformer was published"),
     ("zero", "zeros", {}, {}, "did you mean zero"),
     ("elc", "elc", {"classifier.nonlinearity.1.bias": None}, {}, r"lacks classifier\.nonlinearity\.1\.bias"),
     ("elc", "elc", {"embedding.word_embedding.weight": None}, {}, r"no tensor embedding\.word_embedding\.weight"),
-    ("elc", "elc", {"pooler": torch.ones(2)}, {}, "as elc the checkpoint has the unexpected pooler"),
+    ("elc", "elc", {"pooler": torch.ones(2)}, {}, "the checkpoint does not fit elc: it has the unexpected pooler"),
     ("elc", "elc", {"classifier.nonlinearity.5.weight": torch.ones(61, 32)}, {}, r"5\.weight must equal"),
     ("elc", "elc", {"classifier.nonlinearity.5.bias": torch.ones(7)}, {}, r"5\.bias must have the shape"),
     ("elc", "elc", {BUCKETS: torch.zeros(512, 512, dtype=torch.long)}, {}, r"attention\.position_indices differ"),
@@ -121,7 +127,7 @@ def test_files_that_hold_no_tensors_are_refused_and_a_table_may_be_left_out(tmp_
     with pytest.raises(CheckpointError, match=r"is not a valid safetensors file \(Error while"):
         read_checkpoint(tmp_path / "cut.safetensors")
     torch.save({"model": Path("somewhere")}, tmp_path / "code.bin")
-    with pytest.raises(CheckpointError, match=r"could not be read as tensors only \(Weights only load"):
+    with pytest.raises(CheckpointError, match=r"must contain only tensors \(Weights only load"):
         read_checkpoint(tmp_path / "code.bin")
     torch.save([1, 2], tmp_path / "list.bin")
     with pytest.raises(CheckpointError, match="must contain a model's state_dict"):

@@ -143,13 +143,13 @@ def test_a_cut_edge_of_a_softmax_stays_cut_in_training() -> None:
 
 
 def test_wirings_of_another_model_are_refused() -> None:
-    with pytest.raises(ModelError, match="variant ltg does not weight the outputs of earlier layers"):
+    with pytest.raises(ModelError, match="variant ltg has no layer weights"):
         ElcWiring(tiny("ltg"))
-    with pytest.raises(PlanError, match="the wiring must have 3 layers and 3 readers"):
+    with pytest.raises(PlanError, match="the layer weights must have 3 layers and 3 rows"):
         ElcWiring(tiny("elc")).set_edges(LayerWeights.identity(4))
-    with pytest.raises(PlanError, match="Softmax weights must not be negative"):
+    with pytest.raises(PlanError, match="softmax weights must not be negative"):
         ElcWiring(tiny("elc")).set_edges(LayerWeights.of([[1, 0, 0], [-0.5, 1.5, 0], [0, 0, 1]], 3))
-    with pytest.raises(ModelError, match="The variant must be ltg"):
+    with pytest.raises(ModelError, match="the variant must be ltg"):
         rewired(tiny("elc"))
 
 

@@ -66,7 +66,7 @@ def test_a_path_without_blocks_is_refused(model: nn.Module, path: str | None, re
 
 def test_two_stacks_ask_for_a_choice() -> None:
     with pytest.raises(
-        UnsupportedModelError, match=r"2 stacks: .*encoder\.layers \(3 blocks\).*choose one with layers="
+        UnsupportedModelError, match=r"2 block lists: .*encoder\.layers \(3 blocks\).*choose one with layers="
     ):
         find_blocks(bart())
 

@@ -94,7 +94,7 @@ def test_a_part_of_a_group_cannot_be_skipped(skip: list[int]) -> None:
 def test_a_model_that_counts_its_layers_on_its_own_cannot_run_longer_plans() -> None:
     model = Tower().eval()
     longer = Stack(model, "blocks").under("0-3 2")
-    with longer, pytest.raises(ModelError, match=r"4 visits of a plan of 5.* as the original model has"):
+    with longer, pytest.raises(ModelError, match=r"4 of the 5 steps of the plan.* as the original model has"):
         model(X, counts=True)
     with Stack(model, "blocks").under("2 0-2"):
         model(X, counts=True)

@@ -264,7 +264,7 @@ class Stubborn(nn.Module):
 def test_a_model_that_does_not_walk_its_list_is_found_out(text: str, single_pass: bool) -> None:
     model = Stubborn()
     stack = Stack(model, "blocks")
-    with pytest.raises(ModelError, match=r"ran \d visits of a plan of"), torch.inference_mode():  # noqa: SIM117
+    with pytest.raises(ModelError, match=r"ran \d of the \d steps of the plan"), torch.inference_mode():  # noqa: SIM117
         with stack.under(Plan.parse(text), single_pass=single_pass):
             model(torch.zeros(2, 4))
     assert not any(block._forward_hooks for block in model.blocks)

@@ -1,7 +1,7 @@
-"""LTG-BERT and ELC-BERT, registered with transformers on import.
+"""LTG-BERT and ELC-BERT.
 
-After `import layerwise.models`, `AutoConfig`, `AutoModel` and the `AutoModelFor...` classes open `layerwise-elc`
-models. `convert_elc` converts published checkpoints.
+`import layerwise.models` registers them with transformers, so that `AutoConfig`, `AutoModel` and the `AutoModelFor...`
+classes can load `layerwise-elc` models. `convert_elc` converts published checkpoints.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 `skip`, `swap`, `replace` and `without_branch` take layer numbers. They change every visit of the layer, including its
 sublayers and visits inside groups and blocks. `reverse`, `repeat`, `parallel`, `loop`, `shuffle` and `move` take
-positions in `plan.stages`, which equal layer numbers in the identity plan. A window `start:stop` does not include
-`stop`.
+half-open ranges of positions in `plan.stages`, which equal layer numbers in the identity plan.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _MEAN = Reduction("mean")
 def skip(plan: Plan | str, *layers: int) -> Plan:
     """Remove every visit of these layers, including their sublayers.
 
-    A branch, group or block that becomes empty is removed as well. Raises `PlanError` if a layer is not in the plan, or
+    Branches, groups and blocks that become empty are removed, too. Raises `PlanError` if a layer is not in the plan, or
     if no layer would remain.
 
     >>> skip(Plan.identity(32), 14, 15, 16, 17)

@@ -1,7 +1,6 @@
 """Plan families: functions from the depth of a model to a list of plans.
 
-`FAMILIES` lists those of the command line. Of a `Member`, `affected` is the number of layers that its plan changes, and
-members with the same `strategy` form a curve.
+`FAMILIES` lists those of the command line. In a `Member`, `affected` is the number of layers that the plan changes.
 """
 
 from __future__ import annotations
@@ -292,9 +291,8 @@ def _with_source(depth: int, layer: int, name: str) -> Plan:
 def assignments(models: Sequence[str], depth: int, draws: int, seed: int, *, own_depth: bool) -> tuple[Plan, ...]:
     """Draw random plans that take each of `depth` layers from one of `models`.
 
-    The models provide equal numbers of layers, up to one layer (Freiberger et al., 2024, section 4.4). If `own_depth`,
-    position p runs layer p of a model; otherwise the layers are also in random order. Plan n is the same for any number
-    of `draws`.
+    The numbers of layers from two models differ by at most one (Freiberger et al., 2024, section 4.4). If `own_depth`,
+    position p runs layer p of a model; otherwise layers are also in random order. Plan n does not depend on `draws`.
 
     >>> for plan in assignments(["a", "b"], depth=4, draws=2, seed=0, own_depth=True):
     ...     print(plan)

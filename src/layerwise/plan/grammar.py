@@ -8,8 +8,7 @@
     (14|15 16):sum*3    a group: branches that read the same hidden state; their outputs are merged by `:mean` (the
                         default), `:sum` or `:gain=2`; here three times in a row
 
-`parse(write(plan)) == plan`, and equal plans are written in the same way: three or more consecutive layers of the same
-sublayer and model become a range.
+`parse(write(plan)) == plan`. Three or more consecutive layers of one model and sublayer are written as a range.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Learned layer weights: which earlier hidden states each layer reads, and with what weight.
 
 The input of layer n is x_n = sum_i alpha[n, i] h_i, where h_0 is the embedding output and h_(n+1) the output of layer
-n. Layer n is called reader n, and h_i source i. In models that also mix their output, such as ELC-BERT, the output is
-the last reader, L, and reads all sources.
+n. Layer n is called reader n, and h_i source i. If a model also mixes its output, the output is the last reader.
 """
 
 from __future__ import annotations

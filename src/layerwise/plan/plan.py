@@ -125,8 +125,8 @@ class Visit:
 class Group:
     """Parallel branches that read the same hidden state and whose outputs are merged, run `times` times in a row.
 
-    `Group((Plan.of([14]), Plan.of([15])), times=3)` is written `(14|15)*3`. A group with one branch and a gain scales
-    the update of that branch: `(15):gain=0.5`.
+    `Group((Plan.of([14]), Plan.of([15])), times=3)` is written `(14|15)*3`. With a single branch, a gain scales its
+    update, as in `(15):gain=0.5`.
     """
 
     branches: tuple[Plan, ...]

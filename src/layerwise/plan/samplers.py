@@ -54,8 +54,7 @@ class Shuffle:
     """Sampler that runs every layer once, in random order.
 
     If `reach` is None, all orders are equally likely. Otherwise the layers are sorted by i + u for layer i, with u
-    uniform between 0 and reach + 1, so that no layer moves by more than `reach` positions (Lample et al., 2018, section
-    3.3).
+    uniform between 0 and reach + 1. No layer moves by more than `reach` positions (Lample et al., 2018, section 3.3).
 
     >>> SeededSampler(Shuffle(), depth=6, seed=0).at(0) == SeededSampler(Shuffle(), depth=6, seed=0).at(0)
     True

@@ -1,4 +1,4 @@
-"""Models that can run plans: find the blocks, capture a batch, run any plan, and finish with the model's own head."""
+"""Load models whose layers a plan can run, and run plans on them."""
 
 from layerwise.stack.executors.capture import Capture
 from layerwise.stack.load import load, weight_hash

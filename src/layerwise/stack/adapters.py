@@ -18,9 +18,9 @@ _WEIGHTS = "adapter_model.safetensors"
 
 
 def base_of(folder: str) -> str | None:
-    """Return the base model of the adapter in `folder`, or None for any other location.
+    """Return the base model of the peft adapter in `folder`, or None if the folder is not an adapter.
 
-    Raises `CheckpointError` for an adapter without a base model or with pickled weights.
+    Raises `CheckpointError` if the adapter does not name its base model, or if its weights are pickled.
     """
     path = Path(folder)
     if not (path / ADAPTER).is_file() or (path / CONFIG).is_file():

@@ -13,16 +13,16 @@ from layerwise.plan.config_order import COUNTS
 from layerwise.stack.configuration import is_of_transformers, setting
 
 BlockList: TypeAlias = nn.ModuleList | nn.Sequential
-"""A container of blocks: a list that the forward iterates, or a sequence that it calls."""
+"""Container of blocks, which the model iterates over or calls."""
 
 
 def find_blocks(model: nn.Module, path: str | None = None) -> str:
-    """Return the dotted path of the blocks of `model`, or check `path`.
+    """Find the list of blocks in `model` and return its dotted path, or check the given `path`.
 
-    It is the outermost list whose items are all `GradientCheckpointingLayer`; if there are several, the decoder's in a
-    generative model, otherwise the one with the configured depth. Without such a list, it is the list of similar
-    modules with the most weights. An `nn.Sequential` counts as a list if it has several composed modules of one class.
-    Raises `UnsupportedModelError` if there is none, or if the choice is ambiguous.
+    The list is the outermost one whose items are all `GradientCheckpointingLayer`. If there are several, it is the
+    decoder's list in a generative model, and otherwise the list with the configured depth. If there is none, it is the
+    list of modules of one class with the most weights. An `nn.Sequential` counts as a list if its items have one class
+    and submodules. Raises `UnsupportedModelError` if there is no list, or if the choice is ambiguous.
     """
     if path is not None:
         return _check_path(model, path)
@@ -44,7 +44,7 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
     if len(stacks) > 1:
         listing = ", ".join(f"{name} ({len(block_list(model, name))} blocks)" for name in stacks)
         raise UnsupportedModelError(
-            f"{type(model).__name__} has {len(stacks)} stacks: {listing}; choose one with layers='{stacks[-1]}'"
+            f"{type(model).__name__} has {len(stacks)} block lists: {listing}; choose one with layers='{stacks[-1]}'"
         )
     return stacks[0]
 

@@ -1,10 +1,10 @@
-"""Find the two sublayers of a block by behavior: submodules whose *output* the block adds to the residual stream.
+"""Find the two sublayers of a block: submodules whose *outputs* the block adds to the residual stream.
 
-A pair is accepted if, in float32, (1) with both outputs at zero the block is the identity, (2) with one at zero, half
-the output of the other gives half the update, and (3) a change of one token reaches other tokens with `mlp` at zero but
-not with `attn` at zero. Blocks that normalize after the addition (BERT) or have one branch (Mamba) are refused. If
-several pairs pass, the one computed last is used: if a norm follows a sublayer (Gemma 2), only the norm's output passes
-condition (2).
+They are recognized by their behavior. A pair is accepted if, in float32, (1) the block is the identity when both
+outputs are zero, (2) half of one output gives half of the update when the other output is zero, and (3) a change of one
+token reaches other tokens when the output of `mlp` is zero, but not when that of `attn` is zero. Blocks that normalize
+after the addition (BERT) or have a single sublayer (Mamba) are refused. If several pairs pass, the one computed last is
+used. If a norm follows a sublayer (Gemma 2), only the norm's output passes condition (2).
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ Pair = Mapping[Sublayer, str]
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """For each layer, the paths of the submodules that compute its sublayers, relative to its block."""
+    """Paths, relative to its block, of the submodules that compute the sublayers of each layer."""
 
     paths: tuple[Pair, ...]
 
 
 def find_branches(stack: Stack, captured: Capture) -> Branches:
-    """Find the sublayers of every layer on the states of `captured`, in float32 or wider.
+    """Find the sublayers of every layer, using the hidden states of `captured` in float32 or wider.
 
     Raises `UnsupportedModelError` with the layer and the reason if a block cannot be split.
     """
@@ -60,9 +60,9 @@ def find_branches(stack: Stack, captured: Capture) -> Branches:
     if None in pairs:
         layer = pairs.index(None)
         raise UnsupportedModelError(
-            f"{name} cannot be split into attn and mlp: in layer {layer} ({type(stack.block(layer)).__name__}) no two "
-            "submodules were found that add all of its update, one mixing tokens and one not; blocks that "
-            "normalize after the addition, or have one branch, cannot be split. Use whole layers"
+            f"{name} cannot be split into attn and mlp: in layer {layer} ({type(stack.block(layer)).__name__}), no two "
+            "submodules add up to its update, one mixing tokens and one not. Blocks that normalize after the addition, "
+            "or have a single sublayer, cannot be split. Use plans without sublayers"
         )
     return Branches(tuple(pair for pair in pairs if pair is not None))
 
@@ -98,7 +98,7 @@ def _known_pair(candidate: _Candidate, known: Mapping[type, Sequence[Pair]]) -> 
 
 @contextmanager
 def edited(block: nn.Module, path: str, edit: Edit) -> Iterator[None]:
-    """Apply `edit` to the output of the submodule at `path` in this thread, before the block adds it."""
+    """Apply `edit` to the output of the submodule at `path`, but only in this thread."""
     mine = get_ident()
 
     def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
@@ -113,7 +113,7 @@ def edited(block: nn.Module, path: str, edit: Edit) -> Iterator[None]:
 
 @contextmanager
 def only(block: nn.Module, pair: Pair, sublayer: Sublayer) -> Iterator[None]:
-    """Let the block compute `x + branch(x)` with one sublayer; the other outputs zero."""
+    """Make the block run only one sublayer, by setting the output of the other to zero."""
     with edited(block, pair[other_sublayer(sublayer)], torch.zeros_like):
         yield
 

@@ -1,6 +1,6 @@
-"""Compile blocks with torch: one graph for each class of blocks, for any plan.
+"""Compile blocks with `torch.compile`: one graph for each class of blocks, which all plans can use.
 
-Parameters are inputs of the graph. Clones (of a repeated layer, a branch or a sublayer) run uncompiled.
+Parameters are inputs of the graph. Clones of blocks (for repeated layers, branches and sublayers) are not compiled.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def is_compiled(method: object) -> bool:
 
 @contextmanager
 def compiled_blocks(blocks: Iterable[nn.Module], *, dynamic: bool | None = None) -> Iterator[None]:
-    """Run each of `blocks` as the compiled graph of its class.
+    """Make each of `blocks` run the compiled graph of its class.
 
-    With `dynamic` one graph serves all shapes; by default there is one for the first shape and one for all others.
+    If `dynamic`, one graph serves all shapes. By default, there is one for the first shape and one for all others.
     Raises `ModelError` if the forward of a block was replaced.
     """
     methods: dict[str, CompiledMethod] = {}

@@ -1,4 +1,4 @@
-"""Access configurations of any kind: transformers', dataclasses, mappings and namespaces."""
+"""Read configurations of any type: those of transformers, dataclasses, mappings and namespaces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OWN_TYPES = "layerwise-"
 
 
 def is_of_transformers(config: Any) -> bool:
-    """Return whether `config` is a transformers configuration, by its class, since others may have any attribute."""
+    """Return whether the class of `config` is one of transformers, since others may have any attribute."""
     return hasattr(type(config), "get_text_config")
 
 

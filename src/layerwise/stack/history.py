@@ -1,7 +1,7 @@
-"""The states that earlier layers left: the embedding, and the output of every layer visited so far.
+"""Keep the states of earlier layers: the embedding, and the output of every layer visited so far.
 
-A model with learned layer weights feeds each layer a weighted sum of them. Source 0 is the embedding, source n + 1 the
-output of layer n; reader n is layer n. A skipped layer leaves no source; of a repeated one the latest output counts.
+In models with learned layer weights, the input of each layer is a weighted sum of these states. Source 0 is the
+embedding, and source n + 1 the latest output of layer n. A skipped layer has no source.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MISSING: tuple[Missing, ...] = get_args(Missing)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DepthHistory:
-    """The states of `sources`, in ascending order; `then` returns a record with one more.
+    """The states of `sources`, in ascending order of the source.
 
     >>> record = DepthHistory.of(torch.zeros(2)).then(0, torch.ones(2)).then(1, torch.full((2,), 4.0))
     >>> record.sources
@@ -41,7 +41,7 @@ class DepthHistory:
         return cls((0,), (shared(embedding),))
 
     def then(self, layer: int, state: Tensor) -> DepthHistory:
-        """Return the record after a visit of `layer`; a later visit replaces an earlier one."""
+        """Return the history after `layer` has computed `state`, which replaces an earlier output of the layer."""
         source = layer + 1
         before = sum(each < source for each in self.sources)
         after = before + (source in self.sources)
@@ -55,10 +55,10 @@ class DepthHistory:
         return DepthHistory(tuple(source for source, _ in kept), tuple(state for _, state in kept))
 
     def read(self, weights: Tensor, missing: Missing = "renormalize") -> Tensor:
-        """Return what reader n reads: the sum over sources 0..n, weighted with its n + 1 `weights`.
+        """Return the input of layer n: the sum of the sources 0 to n, weighted with its n + 1 `weights`.
 
-        If sources are missing, "renormalize" rescales the remaining weights to their full sum, "keep" leaves them, and
-        "inherit" gives the weight of each missing source to the newest present one before it, as in a residual stream.
+        If sources are missing, "renormalize" rescales the remaining weights to the sum of all weights, "keep" does not
+        change them, and "inherit" adds the weight of each missing source to the previous source that is present.
         """
         count = sum(source < len(weights) for source in self.sources)
         states = self.states[:count]
@@ -83,7 +83,7 @@ BLOCK = 1 << 16
 def weighted_sum(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
     """Compute sum_k weights[k] * states[k] for `weights` of shape `(k,)` and k states of one shape.
 
-    Each state crosses the memory bus once; there is no second derivative.
+    Each state is read from memory once. Second derivatives are not supported.
 
     >>> weighted_sum(torch.tensor([0.25, 0.75]), [torch.zeros(2), torch.ones(2)])
     tensor([0.7500, 0.7500])
@@ -97,7 +97,7 @@ def weighted_sum(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
 
 
 def shared(state: Tensor) -> Tensor:
-    """Return an alias of `state` whose gradient is computed once, after its last reader.
+    """Return an alias of `state` that sums the gradients of all layers that read it in one step.
 
     The gradient of the alias itself is not available.
     """
@@ -109,7 +109,7 @@ def shared(state: Tensor) -> Tensor:
 
 
 class _Shared(torch.autograd.Function):
-    """Identity whose gradient adds the `shares` (backward pass, weight, gradient) that its readers left."""
+    """Identity whose gradient adds the `shares` (backward pass, weight, gradient) of the layers that read it."""
 
     @staticmethod
     def forward(ctx: Any, state: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""Read llama.cpp's importance matrix: the power of the inputs of each layer's matrices on a calibration text.
+"""Read llama.cpp's importance matrix: the mean squared inputs of each layer's matrices on a calibration text.
 
     power[layer] = sum over matrices of sum over inputs of in_sum2 / counts
 
-`in_sum2` are sums of squared inputs over tokens, `counts` the tokens (per expert).
+`in_sum2` is the sum of the squares of an input over all tokens, and `counts` the number of tokens (per expert).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SUMS = re.compile(r"blk\.(\d{1,6})\.(.+)\.in_sum2", re.ASCII)
 def imatrix_beside(stack: Stack) -> Path | None:
     """Return the path of a model's importance matrix, or None.
 
-    It is `imatrix.gguf` in its folder or next to its GGUF file, optionally with that file's name as a prefix.
+    It is `imatrix.gguf` in the model's folder or, next to a GGUF file `m.gguf`, `imatrix.gguf` or `m.imatrix.gguf`.
     """
     path = Path(stack.source.name).expanduser()
     candidates = [path.with_suffix(f".{NAME}"), path.parent / NAME] if is_gguf(path) else [path / NAME]
@@ -36,7 +36,7 @@ def imatrix_beside(stack: Stack) -> Path | None:
 
 
 def layer_power(path: Path, depth: int) -> dict[int, float]:
-    """Return the input power of each layer; raise `CheckpointError` for another kind of file or another depth."""
+    """Return the input power of each layer. Raise `CheckpointError` unless the file fits a model of `depth` layers."""
     file = GGUFFile.open(path)
     powers = dict.fromkeys(range(depth), 0.0)
     seen: set[int] = set()

@@ -1,4 +1,4 @@
-"""Model inputs and outputs: accepted keywords, example inputs, the main output."""
+"""Prepare the inputs of a model, build example inputs, and find the main output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from layerwise.stack.configuration import is_of_transformers
 from layerwise.stack.placement import device_of, dtype_of
 
 CACHES = ("past_key_values", "past_key_value", "cache_params", "mems")
-"""Keywords under which models take a cache of earlier tokens."""
+"""Keywords of models for a cache of earlier tokens."""
 
 
 def refuse_caches(inputs: Mapping[str, Any]) -> None:
@@ -47,7 +47,7 @@ def on_device(inputs: Any, device: torch.device) -> Any:
 
 
 def accepted(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `inputs` on the model's device, with `use_cache=False` if the model supports it."""
+    """Move `inputs` to the model's device, and add `use_cache=False` if the model accepts it."""
     given: dict[str, Any] = on_device(dict(inputs), device_of(model))
     parameters = inspect.signature(model.forward).parameters
     config: Any = getattr(model, "config", None)
@@ -65,17 +65,17 @@ def main_tensor(output: Any) -> Tensor:
 
 
 def example_inputs(model: nn.Module, length: int = 12) -> dict[str, Tensor] | None:
-    """Return a seeded batch of two inputs for `model`, or None if its inputs cannot be synthesized.
+    """Return a batch of two random inputs with a fixed seed, or None if inputs of `model` cannot be generated.
 
-    Token ids are `(2, length)`, for multiple choice `(2, 2, length)`; images, audio features and waveforms follow the
-    configuration.
+    Token ids have the shape `(2, length)`, or `(2, 2, length)` for multiple choice. The shapes of images, audio
+    features and waveforms follow from the configuration.
     """
     number = _SELECTED.get(model, 0)
     return None if number is None else next(islice(example_batches(model, length), number, None), None)
 
 
 def use_examples(model: nn.Module, number: int | None) -> None:
-    """Select the batch of `example_batches` that `example_inputs` returns; None for no batch."""
+    """Choose which batch of `example_batches` is returned by `example_inputs`, or None for no batch."""
     _SELECTED[model] = number
 
 

@@ -1,4 +1,4 @@
-"""Load and inspect a model as a `Stack`, from safetensors only, with remote code only on request."""
+"""Load a model as a `Stack`. Pickled weights are refused, and remote code runs only on request."""
 
 from __future__ import annotations
 
@@ -87,22 +87,22 @@ def load(
     """Load a model as a `Stack`.
 
     Args:
-        model: A hub id, a folder, a GGUF file, `demo`, or any `torch.nn.Module`, which is used in place. The folder of
-            a peft adapter is merged into its base model; a compact checkpoint runs its plan until `stack.leave()`.
-        layers: Path of the `nn.ModuleList` or `nn.Sequential` of blocks, if it cannot be found.
+        model: Hub id, folder, GGUF file, `demo`, or a `torch.nn.Module`, which is not copied. A peft adapter is merged
+            into its base model. A compact checkpoint runs its plan until `stack.leave()`.
+        layers: Dotted path of the list of blocks in the model, if it cannot be found automatically.
         tokenizer: Tokenizer to use instead of the checkpoint's.
-        device: Device; `auto` is an accelerator if there is one.
-        dtype: Weight dtype; `auto` is the checkpoint's, but float32 instead of a half type on a CPU; `stored` is always
-            the checkpoint's.
+        device: Device. `auto` is the accelerator if there is one.
+        dtype: Weight dtype. `stored` is the checkpoint's. `auto` is the same, but float32 instead of a half type on a
+            CPU.
         revision: Revision on the hub.
-        trust_remote_code: Run code from the checkpoint.
-        adding: Names of modules that the caller adds itself; a checkpoint trained with others is refused.
-        resident_layers: Maximum number of layers in memory; others are read from disk when needed, with the same bits.
-        device_map: Device map of accelerate, to spread the model over devices, CPU and disk.
+        trust_remote_code: Whether to run code from the checkpoint.
+        adding: Names of modules that you add to the model yourself. Checkpoints with other added modules are refused.
+        resident_layers: Maximum number of layers in memory. Others are read from disk when they run.
+        device_map: Device map of accelerate, which spreads the model over devices, CPU and disk.
 
     Raises:
         CheckpointError: If files cannot be read.
-        UnsupportedModelError: If the layers of the model cannot be re-planned.
+        UnsupportedModelError: If the model cannot run plans.
 
     >>> stack = load("demo")
     >>> stack.depth
@@ -318,7 +318,7 @@ class _Opening:
         config = from_pretrained("AutoConfig", self.location, **self._options()) if file is None else gguf_config(file)
         kind = model_class(config, self.trust_remote_code)
         if kind is None:
-            raise ModelError(f"{self.location}: transformers {__version__} has no model for its configuration")
+            raise ModelError(f"transformers {__version__} has no model for the configuration of {self.location}")
         if saved is not None and not _is_quantized(config):
             check_size(self.location, saved, partial(self._build_random, kind, config))
         return kind, config
@@ -349,10 +349,9 @@ def _is_quantized(config: Any) -> bool:
 
 
 def model_class(config: Any, trust_remote_code: bool) -> Any | None:
-    """Return the class named in `architectures`; failing that, the auto class of its head, else `AutoModel`.
+    """Return the class that `architectures` in the configuration names, or `AutoModel` if it is unknown.
 
-    The auto class of a head is only used with remote code. Raises `CheckpointError` if the class does not suit the
-    configuration.
+    With remote code, it is the auto class of the head instead. Raises `CheckpointError` if the class does not fit.
     """
     for name in getattr(config, "architectures", None) or ():
         kind = find_class(name) or _registered(name, config)

@@ -1,6 +1,6 @@
-"""Find a model's maximum input length, and whether it keeps packed texts apart, by behavior.
+"""Find the maximum input length of a model, and whether it keeps packed texts apart, by observing it.
 
-RoBERTa counts positions from the row after the padding's, so a table of 514 rows serves 512 tokens.
+In RoBERTa, positions start after the padding row, so that a table of 514 rows is enough for only 512 tokens.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROWS: WeakKeyDictionary[nn.Module, int | None] = WeakKeyDictionary()
 
 
 def longest_input(model: nn.Module) -> int | None:
-    """Return the maximum number of tokens, or None if neither the configuration nor a table limits it."""
+    """Return the maximum number of tokens, or None if neither the configuration nor a position table limits it."""
     text = text_config_of(model)
     if text is None:
         return None
@@ -74,7 +74,7 @@ class _Lookups(TorchFunctionMode):
 
 LENGTHS = (7, 9)
 LEAK = 0.01
-"""Maximum effect of the first text on the second, relative to one joined text."""
+"""Maximum effect of a first text on a second one, relative to the effect if both were one text."""
 
 
 def keeps_texts_apart(model: nn.Module) -> bool:

@@ -1,6 +1,6 @@
 """Reorder tensors outside the blocks that have entries for every layer (embeddings, projections, layer weights, heads).
 
-They are found by shape: they grow when the class builds a model with one more layer.
+They are recognized by their shapes, which grow if the same model is built with one more layer.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _CACHE: dict[tuple[type, str, str], dict[str, PerLayer]] = {}
 
 @dataclass(frozen=True, slots=True)
 class PerLayer:
-    """One axis of a tensor: `first` shared entries, then `width` entries per layer.
+    """An axis of a tensor with `first` shared entries, followed by `width` entries per layer.
 
-    `computes_outputs` means that the outputs of an embedding or linear layer have this axis.
+    If `computes_outputs`, the output of the embedding or linear layer has this axis, too.
     """
 
     shape: tuple[int, ...]
@@ -43,7 +43,7 @@ class PerLayer:
     computes_outputs: bool
 
     def gather(self, tensor: Tensor, order: Sequence[int], axis: int | None = None) -> Tensor:
-        """Return `tensor` with the entries of its layers in visit order, along its axis or another one."""
+        """Reorder the entries of `tensor` to follow the layers in `order`, along this axis or another one."""
         axis = self.axis if axis is None else axis
         layers = torch.tensor(list(order), device=tensor.device)[:, None] * self.width + self.first
         entries = (layers + torch.arange(self.width, device=tensor.device)).flatten()
@@ -55,9 +55,9 @@ class PerLayer:
 
 
 def per_layer_tensors(model: nn.Module, path: str) -> dict[str, PerLayer]:
-    """Return the tensors of `model` outside the blocks that have entries for every layer, by name.
+    """Find the tensors outside the blocks that have entries for every layer, by name.
 
-    None are found if the class does not build the model from its configuration alone.
+    The result is empty if the class cannot build the model from its configuration alone.
     """
     parts = path.split(".")
     owners = [".".join(parts[:count]) for count in range(len(parts))]
@@ -102,7 +102,7 @@ def _find_tensors(model: Any, path: str) -> dict[str, PerLayer]:
 
 @contextmanager
 def per_layer_in_order(model: nn.Module, path: str, order: Sequence[int]) -> Iterator[None]:
-    """Let the modules around the blocks use their per-layer entries in visit order, without changing the tensors."""
+    """Make the modules outside the blocks use their per-layer entries in `order`, without changing the tensors."""
     identity = tuple(range(len(own_blocks(block_list(model, path)))))
     tensors = {} if tuple(order) == identity else per_layer_tensors(model, path)
     with ExitStack() as undo:

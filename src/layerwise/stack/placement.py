@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Return the device of the first parameter or buffer; the CPU for a module without tensors.
+    """Return the device of the first parameter or buffer, or the CPU if there is none.
 
     >>> device_of(nn.Identity())
     device(type='cpu')
@@ -23,7 +23,7 @@ def device_of(module: nn.Module) -> torch.device:
 
 
 def dtype_of(module: nn.Module) -> torch.dtype:
-    """Return the dtype of the first floating-point parameter or buffer; float32 for a module without any.
+    """Return the dtype of the first floating-point parameter or buffer, or float32 if there is none.
 
     >>> dtype_of(nn.Linear(2, 2).half())
     torch.float16
@@ -41,7 +41,7 @@ def _stored_tensors(module: nn.Module) -> Iterator[Tensor]:
 
 
 SHARE = 0.25
-"""Share of the free memory that a batch may use."""
+"""Fraction of the free memory that a batch may use."""
 
 _MEMINFO = Path("/proc/meminfo")
 
@@ -74,7 +74,9 @@ def release_freed() -> None:
 
 
 def batch_size_within(free: int | None, each: float, *, most: int, fixed: float = 0.0) -> int:
-    """Return how many items of `each` bytes fit into a `SHARE` of `free` bytes in addition to `fixed`, at most `most`.
+    """Return how many items fit into a `SHARE` of the `free` bytes, from 1 to `most`.
+
+    Each item takes `each` bytes, and all items together another `fixed` bytes.
 
     >>> [batch_size_within(free, 10, most=50) for free in (800, 8_000, None)]
     [20, 50, 50]

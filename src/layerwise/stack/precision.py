@@ -1,4 +1,4 @@
-"""Compute in float32, one block at a time, where half precision hides differences in rounding errors."""
+"""Run half-precision models in float32, one block at a time, since rounding would hide differences."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Result = TypeVar("Result")
 
 
 def in_float32(stack: Stack, inputs: Inputs, compute: Callable[[Inputs], Result], *others: Stack) -> Result:
-    """Return `compute(inputs)` with inputs and models in float32, or in their own dtype if that fails.
+    """Return `compute(inputs)`, with inputs and models in float32 or, if that fails, in their original dtype.
 
-    Plans and captures of other threads wait.
+    Other threads that run plans or capture batches wait.
     """
     stacks = (stack, *stack.sources.values(), *others)
     models = {id(each.model): each for each in stacks}.values()
@@ -46,7 +46,7 @@ def in_float32(stack: Stack, inputs: Inputs, compute: Callable[[Inputs], Result]
 
 @contextmanager
 def widened(model: nn.Module, path: str) -> Iterator[None]:
-    """Let `model` compute in float32, with an extra copy of everything but its blocks."""
+    """Make `model` compute in float32. Blocks are converted while they run, and everything else is copied."""
     blocks = list(block_list(model, path))
     inside = {id(module) for block in blocks for module in block.modules()}
     with ExitStack() as undo:
@@ -59,7 +59,7 @@ def widened(model: nn.Module, path: str) -> Iterator[None]:
 
 @contextmanager
 def computing_as(state: Tensor, block: nn.Module) -> Iterator[None]:
-    """Keep a block of a widened model in float32 between its calls, unless `state` is in half precision."""
+    """Keep a block of a `widened` model in float32 between calls, unless `state` is in half precision."""
     hold(block)
     with _held_in_float32(() if state.dtype in HALF else block.modules()):
         yield
@@ -139,7 +139,7 @@ def _exact_products() -> Iterator[None]:
 
 
 def matmul_precision() -> str:
-    """Return the float32 matmul precision (`torch.set_float32_matmul_precision`), or CUDA's if set by backend."""
+    """Return torch's float32 matmul precision, or that of CUDA if it was set for each backend."""
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:

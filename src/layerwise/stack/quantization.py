@@ -1,7 +1,7 @@
-"""Quantized models, and layers quantized to a GGUF type and dequantized to the model's dtype to compute.
+"""Detect quantized models, and quantize single layers: round their weights to a GGUF type and back.
 
-Only the matrices of linear layers are quantized; they become F16 if their rows are not whole blocks, as in llama.cpp.
-Layers with other weights of two or more axes are refused.
+Only the matrices of linear layers are rounded. As in llama.cpp, they become F16 if their rows are not a whole number of
+blocks. Layers with other weights of two or more axes are refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from layerwise.stack import Stack
 
 MAX_CACHED_BYTES = 1 << 29
-"""Bytes of quantized weights kept for reuse: 512 MiB, or one layer if that is larger."""
+"""Maximum size of the cache of quantized weights: 512 MiB, or one layer if that is larger."""
 
 _TYPES = {each.name: each for each in TENSOR_TYPES.values()}
 
@@ -39,11 +39,11 @@ LIBRARIES = ("bitsandbytes", "torchao", "optimum.quanto", "hqq", "gptqmodel", "a
 """Packages whose modules or tensors hold quantized weights."""
 
 DEQUANTIZED = "gguf"
-"""The method that remains in the configuration of a model whose weights transformers dequantized on loading."""
+"""Quantization method in the configuration of a model that transformers dequantized while loading it."""
 
 
 def quantization_method(model: nn.Module) -> str | None:
-    """Return how the weights are quantized: the method in the config, otherwise the library; None if they are not."""
+    """Return the quantization method in the configuration, or the library that quantized the weights, or None."""
     config = getattr(getattr(model, "config", None), "quantization_config", None)
     if config is not None:
         method = config.get("quant_method") if isinstance(config, dict) else getattr(config, "quant_method", None)
@@ -86,7 +86,7 @@ class QuantizedLayers:
         self._cache: dict[tuple[Any, ...], dict[str, Tensor]] = {}
 
     def weights(self, block: nn.Module, layer: int, kind: WeightType) -> Mapping[str, Tensor]:
-        """Return the quantized matrices of a block by path, cached until its tensors change; the block is unchanged."""
+        """Return the quantized matrices of a block by path. They are cached until the block's tensors change."""
         matrices = dict(_matrices(block))
         # Inference tensors have no version counter, and are never trained.
         tensors = (each.weight for each in matrices.values())
@@ -123,7 +123,7 @@ def _refuse_block(block: nn.Module, layer: int, kind: WeightType) -> None:
 
 
 def stored_type(width: int, name: str) -> str:
-    """Return the type that stores a matrix with rows of `width` numbers if `name` is requested.
+    """Return the type of a matrix with rows of `width` numbers when it is quantized to type `name`.
 
     >>> stored_type(64, "Q4_0"), stored_type(48, "Q4_0")
     ('Q4_0', 'F16')
@@ -144,7 +144,7 @@ def bytes_at_type(module: nn.Module, name: str) -> int:
 
 
 def bytes_in_file(stack: Stack) -> tuple[list[int], int] | None:
-    """Return the bytes of each layer and of all other tensors in the model's GGUF file, or None without a file."""
+    """Return the bytes of each layer and of all other tensors in the GGUF file of a model, or None if it has none."""
     path = Path(stack.source.name).expanduser()
     if not (is_gguf(path) and path.is_file()):
         return None

@@ -1,11 +1,10 @@
 """Compare two computations up to rounding.
 
 The *gap* is the largest norm of a token's difference, relative to the norm of the token's vector, or to the median norm
-if that is larger. The bound is `rounding(width, visits)`: an inner product of n terms errs by about sqrt(n) eps/2
-(Higham and Mary 2019, doi.org/10.1137/18M1226312), and a visit is about eight such steps over up to 4 * width terms, so
-two computations are sqrt(2 * 8 * 4 * width * visits) eps/2 apart. eps is that of float32, since most models compute
-norms, softmax and rotary angles in float32. In half precision only equal bits are equal (see
-`layerwise.stack.precision`).
+if that is larger. `rounding(width, visits)` is the largest gap that rounding explains. An inner product of n terms has
+an error of about sqrt(n) eps/2 (Higham and Mary 2019, doi.org/10.1137/18M1226312). A layer has about eight of them in
+sequence, with up to 4 * width terms, so two computations differ by about sqrt(2 * 8 * 4 * width * visits) eps/2. eps is
+that of float32. In half precision, only equal bits count as equal (see `layerwise.stack.precision`).
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from torch import Tensor
 EPS = torch.finfo(torch.float32).eps
 
 ADDITIONS = 8 * EPS
-"""Maximum gap of a few elementwise additions and products."""
+"""Maximum gap after a few elementwise additions and products."""
 
 HALF_OF_THE_DIGITS = math.sqrt(EPS)
-"""Cached recurrences differ from scans and amplify errors; a wrong cache is off by more than one part in 100."""
+"""Maximum gap of cached decoding: recurrences amplify errors, but a wrong cache has a gap above 0.01."""
 
 HALF = frozenset({torch.float16, torch.bfloat16})
 
@@ -38,7 +37,7 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def rounding(width: int, visits: int) -> float:
-    """Return the largest gap that rounding explains between two computations of `visits` layers of `width`.
+    """Return the largest gap that rounding explains after `visits` layers of `width`.
 
     >>> f"{rounding(32, 5):.1g} {rounding(4096, 32):.1g}"
     '6e-06 0.0002'
@@ -51,7 +50,7 @@ def same(left: Tensor, right: Tensor) -> bool:
 
 
 def gap(actual: Tensor, expected: Tensor) -> float:
-    """Return the gap of two computations; infinite if their shapes differ or only one of them is finite.
+    """Return the gap of two results. It is infinite if their shapes differ, or if only one of them is finite.
 
     >>> round(gap(torch.tensor([[30.0, 45.0], [3.0, 4.0]]), torch.tensor([[30.0, 40.0], [3.0, 4.0]])), 3)
     0.1
@@ -63,7 +62,7 @@ def gap(actual: Tensor, expected: Tensor) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The `gap` of two computations, and the largest one that `rounding` explains."""
+    """The gap of two results, and the largest gap that rounding explains."""
 
     gap: float
     rounding: float
@@ -77,7 +76,7 @@ class Agreement:
 
 
 def compare(actual: Tensor, expected: Tensor, width: int, visits: int) -> Agreement:
-    """Compare two computations of `visits` layers of `width`, up to rounding, or bit for bit in half precision."""
+    """Compare two results of `visits` layers of `width`, up to rounding, or to the bit in half precision."""
     half = actual.dtype in HALF or expected.dtype in HALF
     return Agreement(gap(actual, expected), 0.0 if half else rounding(width, visits))
 

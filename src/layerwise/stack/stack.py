@@ -1,4 +1,4 @@
-"""`Stack`: a model whose layers can be run by a plan, step by step (the reference) or in place."""
+"""`Stack`: a model whose layers a plan can run, either step by step (the reference) or in place."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ class ModelOrigin:
 
 
 class Stack:
-    """The layers of a model, addressable by plans.
+    """A model whose layers a plan can run.
 
     Attributes:
         model: Any `torch.nn.Module` whose blocks are in the `nn.ModuleList` or `nn.Sequential` at `path`.
-        path: Dotted path of the blocks; `layerwise.load` finds it.
-        tokenizer: The tokenizer, if there is one.
-        source: The origin of the model.
-        resident: The layers in memory, if layers are streamed from disk.
-        sources: Models that plans may take layers from by name, set by `with_sources`.
-        head_by_token: True if norm and head act on every token separately.
-        plan: The plan that the model runs from `enter` until `leave`, or None.
+        path: Dotted path of the list of blocks in the model.
+        tokenizer: The tokenizer, or None.
+        source: The checkpoint that the model was loaded from.
+        resident: If layers are read from disk when they run, the layers that are in memory; otherwise None.
+        sources: Other models that plans can take layers from, by name; see `with_sources`.
+        head_by_token: True if the final norm and head treat every token separately.
+        plan: The plan set by `enter`, or None.
     """
 
     def __init__(
@@ -95,10 +95,10 @@ class Stack:
 
     @classmethod
     def with_sources(cls, sources: Mapping[str, Stack]) -> Stack:
-        """Create a Stack that runs plans over several models, such as `a:0-3 b:4-7`, without copying weights.
+        """Create a Stack that can run layers of several models, as in `a:0-3 b:4-7`, without copying weights.
 
-        The first model provides everything that is not a layer, and the layers that a plan writes without a name.
-        Raises `ModelError` with the first difference if the models do not match.
+        The first model provides the embedding, norm and head, and the layers that a plan writes without a name. If the
+        models do not match, the `ModelError` names the first difference.
 
         >>> from layerwise.stack import load
         >>> demo = load("demo")
@@ -121,7 +121,7 @@ class Stack:
 
     @property
     def depth(self) -> int:
-        """Number of layers of the model, regardless of the plan it runs.
+        """Number of layers of the original model.
 
         Example:
             >>> from layerwise import load
@@ -145,12 +145,12 @@ class Stack:
 
     @property
     def sharing(self) -> KeyValueSharing | None:
-        """Layers that read the keys and values of others, as found by `inspect`."""
+        """Which layers read the keys and values of other layers, or None; `inspect` finds them."""
         return None if self._trace is None else self._trace.sharing
 
     @property
     def text_config(self) -> Any:
-        """The part of the configuration that describes text; raises `ModelError` if there is none."""
+        """The part of the configuration that describes text. Raises `ModelError` if there is none."""
         config = text_config_of(self.model)
         if config is None or not (hasattr(config, "vocab_size") or is_of_transformers(config)):
             raise ModelError(
@@ -160,10 +160,10 @@ class Stack:
         return config
 
     def inspect(self, **inputs: Any) -> BlockTrace:
-        """Verify on `inputs` that the model can run plans; raise `UnsupportedModelError` with the reason otherwise.
+        """Check on `inputs` that the model can run plans. If not, raise `UnsupportedModelError` with the reason.
 
-        Blocks must run once each, in order, and pass on only the hidden state; the identity plan must be bit-identical;
-        and another order must give the same output in place and step by step.
+        The model must call each block once, in order, and blocks must pass on only the hidden state. The identity plan
+        must give the model's output to the bit. Another order must give the same output in place and step by step.
         """
         refuse_caches(inputs)
         arguments = accepted(self.model, inputs)
@@ -191,19 +191,15 @@ class Stack:
             self._trace = None
             names = ", ".join(per_layer_tensors(self.model, self.path))
             raise StepwiseError(
-                f"{type(self.model).__name__} fails when its layers are run one by one: {type(error).__name__}: {error}"
-                + (
-                    f". Its {names} may weight the outputs of every layer, which requires a plan in place"
-                    if names
-                    else ""
-                )
+                f"{type(self.model).__name__} fails if its layers are run one by one ({type(error).__name__}: {error})"
+                + (f". Its {names} may read the outputs of all layers; use stack.under(plan)" if names else "")
                 + compatibility.numbering(self.blocks)
             ) from error
         self._trace = replace(self._trace, output=None)
         return self._trace
 
     def capture(self, **inputs: Any) -> Capture:
-        """Run the model up to its blocks, and return the state before the first and the arguments of each layer.
+        """Return the hidden state before the first block, and the arguments that the model passes to each block.
 
         Raises `ModelError` if the inputs contain a cache, since every run would extend it.
 
@@ -227,13 +223,13 @@ class Stack:
         return captured
 
     def capture_pass(self, inputs: Mapping[str, Any]) -> Capture:
-        """Capture one pass of cached decoding; requires an earlier `inspect` or `capture`."""
+        """Capture one forward pass with a KV cache. Requires an earlier `inspect` or `capture`."""
         trace = self._inspected("capture a pass")
         with occupancy.capturing(self.model, self.path, self.source.name, "capture a pass"):
             return capture.capture(self.model, self.blocks, trace, inputs)
 
     def finish_pass(self, state: Tensor, inputs: Mapping[str, Any]) -> Any:
-        """Finish one pass of cached decoding from the last hidden state."""
+        """Return the model's output in a forward pass with a KV cache, given the last hidden state."""
         trace = self._inspected("finish a pass")
         with occupancy.capturing(self.model, self.path, self.source.name, "finish a pass"):
             return capture.finish(self.model, self.blocks, trace, inputs, state)
@@ -244,8 +240,8 @@ class Stack:
             raise ModelError(f"cannot {action} of {self.source.name} yet; call stack.inspect(**inputs) first")
         if self._tracker is not None or self._trace.streams_first:
             raise UnsupportedModelError(
-                f"cannot {action} of {type(self.model).__name__}: its layers read the states of all earlier ones, "
-                "which single passes do not carry; use stack.capture and stack.run"
+                f"cannot {action} of {type(self.model).__name__}: its layers need the states of all earlier "
+                "layers, which are not kept between passes; use stack.capture and stack.run"
             )
         return self._trace
 
@@ -272,7 +268,7 @@ class Stack:
     def block(self, layer: int, source: str | None = None) -> nn.Module:
         """Return the module of a layer.
 
-        `source` names another model that has the layer, or a weight type to quantize the layer to.
+        `source` is the name of another model that has the layer, or a GGUF type to which the layer is quantized.
         """
         own, kind = own_blocks(self.blocks)[layer], weight_type(source)
         if kind is not None:
@@ -282,9 +278,9 @@ class Stack:
     def apply(
         self, layer: int, state: Tensor, captured: Capture, sublayer: Sublayer | None = None, source: str | None = None
     ) -> Tensor:
-        """Run one layer, or its `sublayer`, on `state` with its captured arguments; the shape is unchanged.
+        """Run one layer, or only its `sublayer`, on `state`, with the other arguments from `captured`.
 
-        Raises `UnsupportedModelError` if the layer cannot be split.
+        The result has the same shape. Raises `UnsupportedModelError` if the layer cannot be split into sublayers.
         """
         block = self.block(layer, source)
         args, kwargs = self.call(layer, state, captured)
@@ -294,41 +290,42 @@ class Stack:
             return self.note(layer, state, self.returned(block(*args, **kwargs)))
 
     def returned(self, output: Any) -> Tensor:
-        """Return the hidden state in the output of a block, `(batch, seq, ...)`, on the model's first device."""
+        """Return the hidden state `(batch, seq, ...)` from the output of a block, on the model's first device."""
         state = returned_state(output)
         if state.device != self.device:  # the model is spread over devices
             state = state.to(self.device)
         return tokens_first(state) if self._trace is not None and self._trace.streams_first else state
 
     def call(self, layer: int, state: Tensor, captured: Capture) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a layer on `state`: those captured for it, with the history if it reads one.
+        """Return the arguments for a layer: `state`, those captured for it, and earlier states if the layer reads them.
 
-        Raises `UnsupportedModelError` if the history of `state` is unknown; see `note`.
+        Raises `UnsupportedModelError` if the layer reads earlier states and these are unknown; see `note`.
         """
         handed = streams_first(state) if self._trace is not None and self._trace.streams_first else state
         args, kwargs = with_state(captured.calls[layer].args, captured.calls[layer].kwargs, handed)
         return args, kwargs if self._tracker is None else {**kwargs, **self._tracker.keywords(layer, state, kwargs)}
 
     def note(self, layer: int, before: Tensor, after: Tensor) -> Tensor:
-        """Record that `layer` computed `after` from `before` outside `apply`, and return the state to continue with.
+        """Record that you ran `layer` on `before` and got `after`, and return the state to continue with.
 
-        Only layers that read earlier states need it (see `layerwise.stack.history`).
+        This is needed only without `apply`, in models whose layers read the states of all earlier layers.
         """
         return after if self._tracker is None else self._tracker.note(layer, before, after)
 
     def changed(self, state: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return `change(state)`, such as some of its rows or tokens, as a state that the model can `finish`."""
+        """Apply `change` to a state, for example to select rows or tokens, so that `finish` still accepts it."""
         return change(state) if self._tracker is None else self._tracker.changed(state, change)
 
     def branches(self, captured: Capture | None = None) -> Branches:
-        """Return the sublayers of every layer, found once on example inputs, otherwise on `captured`.
+        """Return the submodules that compute the sublayers of each layer.
 
-        Raises `UnsupportedModelError` if a layer cannot be split, and `ModelError` without a batch.
+        They are searched for once, on example inputs or, if these cannot be built, on `captured`. Raises
+        `UnsupportedModelError` if a layer cannot be split, and `ModelError` if `captured` is needed.
         """
         if isinstance(self._tracker, HistoryTracker):
             self._unsplit = (
                 f"{type(self.model).__name__} cannot be split into attn and mlp: its layers start from a weighted sum "
-                "of all earlier states. Use whole layers"
+                "of all earlier states. Use plans without sublayers"
             )
         if self._unsplit is not None:
             raise UnsupportedModelError(self._unsplit)
@@ -354,7 +351,7 @@ class Stack:
     def states(self, plan: Plan | str, captured: Capture) -> Iterator[Tensor]:
         """Yield the hidden state before the first step of `plan` and after each step.
 
-        After a branch of a group it is the input of the next branch; after the last, the merged state.
+        After the end of a branch, it is the input of the next branch or, after the last branch, the merged state.
 
         Example:
             >>> from layerwise import load
@@ -378,7 +375,7 @@ class Stack:
             yield state
 
     def run(self, plan: Plan | str, captured: Capture) -> Tensor:
-        """Return the final hidden state of `plan`; the reference for every other executor.
+        """Run `plan` step by step, and return the last hidden state. Faster ways to run plans are tested against this.
 
         Example:
             >>> from layerwise import load
@@ -394,7 +391,7 @@ class Stack:
         return state
 
     def finish(self, state: Tensor, inputs: Mapping[str, Any]) -> Any:
-        """Run the model's own norm, pooler and head on the last hidden state, and return what the model returns."""
+        """Run the model's own norm, pooler and head on the last hidden state, and return the model's output."""
         self._refuse_while_in_place("finish a state")
         if self._trace is None:
             raise ModelError("finish requires a captured batch; call stack.capture(**inputs) first")
@@ -405,7 +402,7 @@ class Stack:
             return capture.finish(self.model, self.blocks, self._trace, inputs, state, way)
 
     def output(self, plan: Plan | str, **inputs: Any) -> Any:
-        """Run `plan` step by step, and return what the model returns.
+        """Run `plan` step by step, and return the model's output.
 
         Example:
             >>> from layerwise import load
@@ -431,22 +428,22 @@ class Stack:
 
     @contextmanager
     def under(self, plan: Plan | str, *, single_pass: bool = False) -> Iterator[Stack]:
-        """Let the model itself run `plan` within the context: forward, `generate`, pipelines, trainers.
+        """Make the model itself run `plan` inside the context: in `forward`, `generate`, pipelines and trainers.
 
-        Parameters are shared, cached decoding has one slot per visit, and the model is restored even if an exception is
-        raised. `state_dict`, `save_pretrained`, `to`, `train`, new hooks and adapters act on the model; iterating its
-        blocks and reading `model.config` follow the plan. A cache can only be used under the plan that wrote it.
-        Hooks and recorded hidden states see the input and output of each visit, before a group merges them. Copying and
-        pickling the model raises `ModelError`.
+        Parameters are shared, and each visit of a layer has its own slot in the KV cache. A cache can be used only
+        under the plan that wrote it. Iterating over the blocks and reading `model.config` follow the plan, whereas
+        `state_dict`, `save_pretrained`, `to`, `train`, and new hooks and adapters act on the original model. Hooks and
+        recorded hidden states see the output of each visit before a group merges it. Copying or pickling the model
+        raises `ModelError`. The original model is restored on exit, even if an exception is raised.
 
-        Threads that call the model inside the context run the plan. Another thread that enters a plan or captures a
-        batch gets a `ModelError`. Not guarded: a forward pass of the original model that another thread started before,
-        or while layers are inspected (`load`, `verify`, the first plan with sublayers).
+        All threads that call the model run the plan. If another thread enters a plan or captures a batch, it gets a
+        `ModelError`. Forward passes of the original model that run in another thread when a plan is entered, or while
+        layers are inspected (`load`, `verify`, the first plan with sublayers), are not protected.
 
         Args:
             plan: The layer plan.
-            single_pass: Promise that no cache outlives a forward pass, as in training and scoring. A layer that is
-                visited once is then the block itself, which keeps sharding intact.
+            single_pass: Set this if no KV cache is kept between forward passes, as in training and scoring. Layers that
+                are visited once are then not wrapped, so that sharding works.
 
         Example:
             >>> from layerwise import load
@@ -465,7 +462,7 @@ class Stack:
             yield self
 
     def enter(self, plan: Plan | str) -> None:
-        """Make the model run `plan` until `leave`; compact checkpoints are opened like this.
+        """Make the model run `plan` until `leave` is called. `load` does this for compact checkpoints.
 
         Example:
             >>> from layerwise import load
@@ -493,7 +490,7 @@ class Stack:
         blocks = own_blocks(self.blocks)
         if blocks == self._seen_blocks:
             return
-        # Layers were replaced, removed or added, so earlier findings are void.
+        # Layers were replaced, removed or added, so inspect again.
         was_inspected = self._trace is not None
         self._seen_blocks, self._trace, self._tracker = blocks, None, None
         self._branches, self._unsplit, self.head_by_token = None, None, False

@@ -1,7 +1,7 @@
-"""Track the additional inputs of layers: the states of all earlier layers, or keys and values of one of them.
+"""Keep the additional inputs of layers: the states of all earlier layers, or the keys and values of one of them.
 
-Both are found by the identity of a state's tensor and live as long as it does. Gemma 3n and Gemma 4 share keys and
-values across layers (Brandon et al., 2024, arXiv 2405.12981): a plan must run the writer before its readers.
+They are stored for the tensor of each hidden state, and freed with it. In Gemma 3n and Gemma 4, layers read the keys
+and values of an earlier layer (Brandon et al., 2024, arXiv 2405.12981), so that a plan must run that layer first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def reads_history(kwargs: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class HistoryStep:
-    """The origin of a state: `layer` computed it from `before`; the embedding has no layer."""
+    """How a state was computed: by `layer`, from the states `before`. The embedding has no `before`."""
 
     before: DepthHistory | None
     layer: int
@@ -38,7 +38,7 @@ class HistoryStep:
 
 
 class HistoryTracker:
-    """The histories of all live states of one model."""
+    """Remembers how each hidden state of a model was computed."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -63,7 +63,7 @@ class HistoryTracker:
         return after
 
     def way(self, state: Tensor) -> HistoryStep:
-        """Return the origin of `state`; raise `UnsupportedModelError` if no layer of this model returned it."""
+        """Return how `state` was computed. Raise `UnsupportedModelError` if no layer of this model returned it."""
         way: HistoryStep | None = self._ways.get(state)
         if way is None:
             raise UnsupportedModelError(
@@ -82,8 +82,8 @@ class HistoryTracker:
     def refuse(self, plan: Plan) -> None:
         if any(step.opens for step in plan.steps()):
             raise UnsupportedModelError(
-                f"{plan} cannot be run: the layers of {self._model} weight the states of earlier layers, and a merge "
-                "of parallel branches has no weight. Write its layers in sequence"
+                f"{plan} cannot be run: the layers of {self._model} weight the states of earlier layers, and a merged "
+                "state has no weight. Write the layers in sequence"
             )
 
 
@@ -92,9 +92,9 @@ _WRITTEN: Any = WeakTensorKeyDictionary()
 
 @dataclass(frozen=True, slots=True)
 class KeyValueSharing:
-    """Layers that read keys and values of others through the block argument `keyword`.
+    """Which layers read the keys and values of other layers, through the block argument `keyword`.
 
-    `writers` maps each entry to the layer that writes it, `reads` each layer to the entries it only reads.
+    `writers` maps each entry to the layer that writes it. `reads` maps each layer to the entries that others write.
     """
 
     keyword: str
@@ -123,7 +123,7 @@ class KeyValueSharing:
             depth -= sum(close is not None for close in step.closes)
 
     def allowed_order(self, depth: int) -> tuple[int, ...]:
-        """Return an allowed order of all layers that moves many: descending, with the readers last."""
+        """Return an allowed order of all layers that moves most of them: descending, with the reading layers last."""
         return tuple(sorted(range(depth), key=lambda layer: (layer in self.reads, -layer)))
 
     def _constraint(self, writer: int, model: str) -> str:
@@ -134,7 +134,7 @@ class KeyValueSharing:
 
 
 class KeyValueTracker:
-    """The shared keys and values of all live states of one model."""
+    """Remembers the shared keys and values that belong to each hidden state of a model."""
 
     def __init__(self, sharing: KeyValueSharing, model: str) -> None:
         self.sharing = sharing
@@ -173,7 +173,7 @@ class KeyValueTracker:
 
 
 def carry(before: Tensor, after: Tensor) -> Tensor:
-    """Give `after` the shared keys and values of `before`; return `after`."""
+    """Copy the shared keys and values of `before` to `after`, and return `after`."""
     if not torch.compiler.is_compiling() and (written := _WRITTEN.get(before)):
         _WRITTEN[after] = written
     return after

@@ -1,4 +1,4 @@
-"""Verify plans on any model: each law compares two computations that must agree."""
+"""Check that a model runs a plan correctly. Each law compares two computations that must agree."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ DECODINGS: Mapping[str, dict[str, Any]] = {
     "static cache": {"cache_implementation": "static", "disable_compile": True},
     "beam search": {"num_beams": 3},
 }
-"""Decoding modes to verify, with their arguments of `generate`."""
+"""Decoding modes to check, with the arguments of `generate` that select them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A law and whether it holds; `holds` is None if it does not apply, and `detail` is the reason."""
+    """Result of checking one law. `holds` is None if the law does not apply; `detail` gives the reason."""
 
     name: str
     holds: bool | None
@@ -51,18 +51,19 @@ def verify(
 ) -> list[Law]:
     """Check every law on `stack` under `plan`.
 
-    The laws: the identity plan equals the original model bit for bit; the plan in place equals the plan step by step;
-    no weight is copied; the model is unchanged afterwards; layers are the sum of their sublayers; cached decoding
-    equals recomputation (greedy, left-padded, static cache, beam search). Rounding is judged in float32.
+    The laws are: (1) The identity plan equals the original model to the bit. (2) The plan in place equals the plan step
+    by step. (3) No weight is copied. (4) The model is unchanged afterwards. (5) Each layer is the sum of its sublayers.
+    (6) Cached decoding equals recomputation (greedy, left-padded, static cache, beam search). Laws 2, 5 and 6 hold up
+    to rounding.
 
     Args:
         stack: The model.
         plan: The layer plan.
-        inputs: A batch; by default a small seeded one.
-        progress: Called with the share of laws that were checked.
+        inputs: A batch (default: a small random one).
+        progress: Function that is called with the fraction of laws checked so far.
 
     Raises:
-        UnsupportedModelError: If a layer cannot be split as the plan requires.
+        UnsupportedModelError: If the plan has sublayers and a layer cannot be split.
     """
     if not isinstance(stack, Stack):
         raise MeasureError(
@@ -158,7 +159,7 @@ def _decoding_laws(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) -> Itera
 def _decoding_law(name: str, stack: Stack, plan: Plan, ids: Tensor, mask: Tensor, options: dict[str, Any]) -> Law:
     original = _result_or_error(lambda: _generate(stack, ids, mask, use_cache=True, **options))
     if isinstance(original, str):
-        return Law(name, None, f"the original model cannot: {original}")
+        return Law(name, None, f"the original model fails ({original})")
     recomputing = {key: value for key, value in options.items() if key == "num_beams"}
     with stack.under(plan):
         fast = _result_or_error(lambda: _generate(stack, ids, mask, use_cache=True, **options))

@@ -40,7 +40,7 @@ def layer_weights(stack: Stack, layer: int) -> dict[str, Tensor]:
 
 
 def weight_rows(stack: Stack, layer: int, name: str, start: int, stop: int) -> Tensor:
-    """Return `layer_weights(stack, layer)[name][start:stop]`, reading only these rows from disk."""
+    """Return rows `start` to `stop` of a parameter of a layer, reading only these rows from disk."""
     if stack.resident is not None:
         return stack.resident.stored(layer, name, slice(start, stop))
     return layer_weights(stack, layer)[name][start:stop]
@@ -56,7 +56,7 @@ def apply_with(stack: Stack, layer: int, weights: Weights, state: Tensor, captur
 def make_random_init(stack: Stack, seed: int) -> Stack:
     """Return a randomly initialized model with the same configuration and the given seed.
 
-    Raises `UnsupportedModelError` for models outside transformers, and if shapes differ from the configuration.
+    Raises `UnsupportedModelError` if the model is not from transformers or has shapes unlike its configuration.
     """
     model = stack.model
     refuse_on_disk(model, "draw a randomly initialized model")

@@ -1,1 +1,1 @@
-"""LTG-BERT and ELC-BERT: a masked language model whose layers choose what they read."""
+"""LTG-BERT and ELC-BERT, a masked language model whose layers read a learned mixture of earlier states."""

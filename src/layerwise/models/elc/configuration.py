@@ -1,8 +1,8 @@
 """Configuration of LTG-BERT and ELC-BERT models.
 
-In LTG-BERT a layer reads the state before it; in ELC-BERT (Charpentier & Samuel, 2023, "Not all layers are equally as
-important: Every Layer Counts BERT") a learned mixture of all earlier states. `VARIANTS` are the paper's equation, its
-four published model files, and `denseformer` (Pagliardini et al., 2024).
+In LTG-BERT, each layer reads the previous hidden state. In ELC-BERT (Charpentier & Samuel, 2023, "Not all layers are
+equally as important: Every Layer Counts BERT"), it reads a learned mixture of all earlier states. `VARIANTS` has the
+equation of the paper, its four published model files, and `denseformer` (Pagliardini et al., 2024).
 """
 
 from __future__ import annotations
@@ -21,24 +21,23 @@ Mixture = Literal["none", "softmax", "free"]
 Block = Literal["residual", "mixture", "attention"]
 
 INITIALIZATIONS = ("biased", "zero", "identity")
-"""Named initial layer weights; other values are numbers, see `first_values`."""
+"""Named initial layer weights. Any other value must be a number; see `first_values`."""
 
-# Weight of the previous source under "identity", since softmax weights cannot be 1 and 0.
+# Softmax weight of the previous state under "identity", which cannot be exactly 1.
 IDENTITY_SHARE = 0.99
 
 
 @dataclass(frozen=True, slots=True)
 class ElcVariant:
-    """A way to read earlier layers.
+    """How the layers of a model read earlier states.
 
     Attributes:
         name: Name of the variant.
-        mixture: How the input of a layer is mixed from the states so far (`none`: the last one).
-        block: Input of the feed-forward sublayer: the `residual` sum, to which it also adds, `mixture` plus attention,
-            or `attention` alone.
+        mixture: Weights of earlier states in a layer's input: `softmax`, `free`, or `none` (only the previous state).
+        block: Which sum the feed-forward sublayer reads and is added to; see the equations of `VARIANTS`.
         initialization: Initial layer weights.
-        normalized: Apply a LayerNorm to the output of each layer.
-        mixes_output: Mix the output of the model.
+        normalized: Whether a LayerNorm is applied to the output of each layer.
+        mixes_output: Whether the output of the model is a mixture of all states.
     """
 
     name: str
@@ -65,7 +64,7 @@ VARIANTS = {
         ElcVariant("denseformer", mixture="free", block="residual", initialization="identity", mixes_output=True),
     )
 }
-"""The variants by name. With x_n the input of layer n, `a = attention(x_n)`, and h_n its output:
+"""The variants by name. Layer n has the input x_n and the output h_n, and a is `attention(x_n)`:
 
 | variant | x_n | h_n | first weights |
 |---|---|---|---|
@@ -80,18 +79,13 @@ VARIANTS = {
 
 
 def find_variant(name: str) -> ElcVariant:
-    """Return the variant called `name`.
-
-    >>> find_variant("elc-base").block
-    'attention'
-    """
     if name not in VARIANTS:
         raise ModelError(f"unknown ELC-BERT variant {name!r}; {near_matches(name, VARIANTS)}")
     return VARIANTS[name]
 
 
 def check_initialization(initialization: str) -> None:
-    """Raise `ModelError` unless the value is one of `INITIALIZATIONS` or a number.
+    """Check that the value is one of `INITIALIZATIONS` or a number; otherwise raise `ModelError`.
 
     >>> check_initialization("identity"), check_initialization("0.5")
     (None, None)
@@ -104,17 +98,17 @@ def check_initialization(initialization: str) -> None:
         number = math.nan
     if not math.isfinite(number):
         raise ModelError(
-            f"unknown initialization {initialization!r}; {near_matches(initialization, INITIALIZATIONS)}, or write the "
-            "scalar of the previous layer as a number, such as 2"
+            f"unknown initialization {initialization!r}; {near_matches(initialization, INITIALIZATIONS)}, or write a "
+            "number for the previous layer, such as 2"
         )
 
 
 def first_values(initialization: str, sources: int, *, softmax: bool) -> list[float]:
-    """Return the initial scalars (with `softmax`) or weights of a reader of `sources` states.
+    """Return the initial scalars (with `softmax`) or weights of a layer that reads `sources` earlier states.
 
-    All scalars are 0 except that of the previous source: 0 for `zero`, 1 for `biased` (the paper's), the number itself,
-    and for `identity` a value that gives it `IDENTITY_SHARE` of the weight (all of it without softmax). A bias b gives
-    the previous source the weight e^b / (e^b + sources - 1).
+    All scalars are 0, except that of the previous state. It is 0 for `zero`, 1 for `biased` (as in the paper), and the
+    value of a number. For `identity`, it gives the previous state `IDENTITY_SHARE` of the weight, or all of it without
+    softmax. A scalar b gives the previous state the weight e^b / (e^b + sources - 1).
 
     >>> first_values("biased", 3, softmax=True), first_values("identity", 3, softmax=False)
     ([0.0, 0.0, 1.0], [0.0, 0.0, 1.0])
@@ -145,13 +139,13 @@ class ElcConfig(PreTrainedConfig):
 
     Attributes:
         variant: One of `VARIANTS`.
-        initialization: Initial layer weights: `biased`, `zero`, `identity`, or the scalar of the previous layer
-            (default: the variant's).
-        position_buckets: Number C of distance buckets; distances up to C/2 have a bucket each, further ones share
-            buckets on a logarithmic scale up to `max_position_embeddings`.
-        missing_sources: Treatment of skipped layers: `renormalize` rescales the other weights, `keep` leaves them,
-            `inherit` gives their weight to the state before. Default: `inherit` for free weights, otherwise
-            `renormalize`.
+        initialization: Initial layer weights: `biased`, `zero`, `identity`, or a number for the scalar of the previous
+            layer (default: that of the variant).
+        position_buckets: Number C of buckets of token distances. Distances up to C/2 have a bucket each. Larger ones
+            share buckets on a logarithmic scale up to `max_position_embeddings`.
+        missing_sources: What happens to the weights of skipped layers: `renormalize` rescales the other weights, `keep`
+            does not change them, and `inherit` adds the weight to that of the previous state (default: `inherit` for
+            `free` mixtures, otherwise `renormalize`).
 
     >>> config = ElcConfig.of_size("small", variant="zero")
     >>> config.hidden_size, config.num_hidden_layers, config.layer_norm_eps

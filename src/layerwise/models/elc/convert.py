@@ -1,7 +1,7 @@
 """Convert published checkpoints of ELC-BERT and LTG-BERT.
 
-The published model files share their tensor names but not their arithmetic, so the caller must name the variant. The
-number of heads and the padding token are not in the tensors either.
+All published models have the same tensor names but different equations, so the caller must name the variant. The
+tensors do not tell the number of heads and the padding token, either.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def convert_elc(
         model = convert_elc(load_file("model.safetensors"), variant="elc-base", tokenizer=tokenizer)
 
     Args:
-        state_dict: The published tensors; names may start with `module.`.
-        variant: The model file that the checkpoint was trained with.
+        state_dict: The published tensors. Names may start with `module.`.
+        variant: Variant of the model; see `VARIANTS`.
         heads: Number of attention heads (default: width / 64).
-        tokenizer: Provides the padding token.
-        pad_token_id: The padding token, without a tokenizer.
+        tokenizer: Tokenizer that has the padding token.
+        pad_token_id: Id of the padding token, if there is no tokenizer.
 
     Raises:
-        CheckpointError: If tensors are missing, unexpected, or of another shape or variant.
+        CheckpointError: If tensors are missing, unexpected, or do not fit the variant.
     """
     given = {name.removeprefix("module."): tensor for name, tensor in state_dict.items()}
     config = _configuration(given, variant, heads)
@@ -94,7 +94,7 @@ def convert_elc(
 
 
 def read_checkpoint(file: Path) -> dict[str, Tensor]:
-    """Read the tensors of a safetensors or torch file (under `model`), never code."""
+    """Read the tensors of a safetensors file, or of a torch file without running its code."""
     if not file.is_file():
         raise CheckpointError(
             f"checkpoint file {file} does not exist; use a .safetensors file, or a .bin or .pt file of torch"
@@ -107,8 +107,8 @@ def read_checkpoint(file: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"{file} is not a valid safetensors file ({error}); fetch it again") from error
     except Exception as error:  # torch raises many types for truncated files and for code
         raise CheckpointError(
-            f"{file} could not be read as tensors only ({str(error).strip().splitlines()[0]}); code is never run, so "
-            "save just the model's state_dict, preferably as safetensors"
+            f"{file} must contain only tensors ({str(error).strip().splitlines()[0]}), since code is never run; save "
+            "the model's state_dict, preferably as safetensors"
         ) from error
     if isinstance(content, dict) and isinstance(content.get("model"), dict):
         content = content["model"]
@@ -119,7 +119,9 @@ def read_checkpoint(file: Path) -> dict[str, Tensor]:
 
 def _configuration(given: Mapping[str, Tensor], variant: str, heads: int | None) -> ElcConfig:
     if find_variant(variant).mixture == "free":
-        raise CheckpointError(f"no checkpoint of {variant} was published in this form; use the variant it belongs to")
+        raise CheckpointError(
+            f"no checkpoint of the variant {variant} was published; name the variant of your checkpoint"
+        )
     numbers = [int(match[1]) for name in given if (match := _LAYER.fullmatch(name))]
     up = "transformer.layers.0.mlp.mlp.1.weight"
     absent = [name for name in (_WORDS, _POSITIONS, up) if name not in given]
@@ -166,7 +168,9 @@ def _check_names(renamed: Mapping[str, Tensor], model: ElcForMaskedLM, variant: 
     if missing or surplus:
         problems = [f"lacks {_join_names(missing)}"] if missing else []
         problems += [f"has the unexpected {_join_names(surplus)}"] if surplus else []
-        raise CheckpointError(f"as {variant} the checkpoint {' and '.join(problems)}; {_likely_variant(renamed)}")
+        raise CheckpointError(
+            f"the checkpoint does not fit {variant}: it {' and '.join(problems)}; {_likely_variant(renamed)}"
+        )
     for name, tensor in expected.items():
         if tensor.shape != renamed[name].shape:
             raise CheckpointError(
@@ -180,10 +184,10 @@ def _join_names(names: list[str]) -> str:
 
 def _likely_variant(renamed: Mapping[str, Tensor]) -> str:
     if _NAMES["transformer.prev_layer_weights"] in renamed:
-        return "an output mixture belongs to weighted-output"
+        return "it has layer weights for the output, so it is weighted-output"
     if any(name.endswith("layer_weights.scalars") for name in renamed):
-        return "layer weights without an output mixture belong to elc, elc-base, zero or normalized"
-    return "without layer weights it is ltg"
+        return "it has no layer weights for the output, so it is elc, elc-base, zero or normalized"
+    return "it has no layer weights, so it is ltg"
 
 
 def _padding_id(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> int:
@@ -207,6 +211,6 @@ def _check_buckets(given: Mapping[str, Tensor], config: ElcConfig) -> None:
                 stored.long(), table[positions[:, None] - positions + length - 1]
             ):
                 raise CheckpointError(
-                    f"the relative positions stored in {name} differ from those of the configuration: "
-                    f"{config.position_buckets} distance buckets for up to {length} tokens"
+                    f"the relative positions in {name} must be those of {config.position_buckets} distance buckets "
+                    f"for up to {length} tokens; use an unchanged checkpoint"
                 )

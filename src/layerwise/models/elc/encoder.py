@@ -32,7 +32,7 @@ from layerwise.stack.history import DepthHistory
 
 
 class Embedding(nn.Module):
-    """Normalized token vectors, and the table of distances that all layers share."""
+    """Normalized token embeddings, and the table of position embeddings that all layers share."""
 
     def __init__(self, config: ElcConfig) -> None:
         super().__init__()
@@ -47,11 +47,10 @@ class Embedding(nn.Module):
         self.register_buffer("bucket_of", bucket_table(config), persistent=False)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """Normalize token vectors `(batch, seq, width)`."""
         return self.dropout(self.norm(vectors))
 
     def distances(self, length: int) -> tuple[Tensor, Tensor]:
-        """Return the normalized rows of all distances `(<= 2C - 1, width)`, and the row of each pair `(seq, seq)`."""
+        """Return the embeddings of all distances, `(<= 2C - 1, width)`, and the row of each token pair `(seq, seq)`."""
         config = self.config
         first = bucket(1 - length, config.position_buckets, config.max_position_embeddings)
         last = bucket(length - 1, config.position_buckets, config.max_position_embeddings)
@@ -63,8 +62,8 @@ class Embedding(nn.Module):
 class ElcPreTrainedModel(PreTrainedModel):
     """Base class with the configuration and weight initialization.
 
-    Matrices and tables are drawn from a normal distribution of standard deviation sqrt(2 / (5 width)), truncated at two
-    of them; those of feed-forward sublayers are scaled by sqrt(1 / (2 (1 + layer))). Biases start at 0.
+    Matrices and tables are drawn from a normal distribution with the standard deviation s = sqrt(2 / (5 width)),
+    truncated at -2 s and 2 s. Feed-forward matrices are scaled by sqrt(1 / (2 (1 + layer))). Biases start at 0.
     """
 
     config: ElcConfig
@@ -78,9 +77,10 @@ class ElcPreTrainedModel(PreTrainedModel):
     _can_record_outputs = {"hidden_states": [Layer, MixingLayer], "attentions": SelfAttention}  # noqa: RUF012
 
     def layer_weights(self) -> Tensor | None:
-        """Return the layer weights `(readers, layers + 1)`, lower triangular, or None for `ltg`.
+        """Return the layer weights as a lower triangular matrix `(readers, layers + 1)`, or None for `ltg`.
 
-        Row n is layer n, column 0 the embedding and column k + 1 layer k; the last row is the output's mixture, if any.
+        Row n has the weights that layer n reads with: column 0 for the embedding, and column k + 1 for layer k. If the
+        variant mixes its output, the last row has the weights of the output.
         """
         readers = self.base_model.readers()
         if not readers:
@@ -119,9 +119,9 @@ class ElcPreTrainedModel(PreTrainedModel):
 
 
 class ElcModel(ElcPreTrainedModel):
-    """LTG-BERT or a variant of ELC-BERT without a head: token ids to states `(batch, seq, width)`.
+    """Encoder of LTG-BERT or ELC-BERT without a head, from token ids to hidden states `(batch, seq, width)`.
 
-    With `padding_free` training only attention processes padding; other states of padding are zeros.
+    If `padding_free` is set, only attention processes padding in training, and the output is zero there.
     """
 
     padding_free = False
@@ -152,10 +152,10 @@ class ElcModel(ElcPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         **kwargs: Any,
     ) -> BaseModelOutput:
-        """Encode `input_ids` `(batch, seq)` or `inputs_embeds`.
+        """Encode `input_ids` of shape `(batch, seq)`, or `inputs_embeds`.
 
-        `attention_mask` is 1 for real tokens `(batch, seq)`, or a custom mask `(batch, seq, seq)`. `token_type_ids` are
-        ignored.
+        `attention_mask` is 1 for tokens that are read and has the shape `(batch, seq)` or, for a mask per token,
+        `(batch, seq, seq)`. `token_type_ids` are ignored.
         """
         tokens = input_ids if inputs_embeds is None else inputs_embeds
         if tokens is None or (input_ids is not None and inputs_embeds is not None):
@@ -164,7 +164,7 @@ class ElcModel(ElcPreTrainedModel):
         if length > self.config.max_position_embeddings:
             raise ModelError(
                 f"a sequence must have at most max_position_embeddings = {self.config.max_position_embeddings} tokens, "
-                f"got {length}; truncate the texts (truncation=True, max_length=...) or build the model for longer ones"
+                f"got {length}; truncate the texts (truncation=True, max_length=...)"
             )
         if attention_mask is None and self.training:
             # One compiled graph for batches with and without a mask.
@@ -200,14 +200,14 @@ class ElcModel(ElcPreTrainedModel):
         return record.read(self.output_weights(), self.config.missing)
 
     def readers(self) -> list[MixingWeights]:
-        """Return the layer weights of all layers, followed by the output's if it is mixed."""
+        """Return the layer weights of each layer, followed by those of the output if it is mixed."""
         if not self.config.reading.mixes:
             return []
         readers = [layer.layer_weights for layer in cast(Iterable[MixingLayer], self.layers)]
         return readers if self.output_weights is None else [*readers, self.output_weights]
 
     def _last_readers(self) -> list[int] | None:
-        """Return the last reader of every state, or None in training and in other orders, which need all states."""
+        """Return the last layer that reads each state, or None in training and in other orders, where all are kept."""
         readers = self.readers()
         scalars = [reader.scalars for reader in readers]
         learns = torch.is_grad_enabled() and any(each.requires_grad for each in scalars)
@@ -234,7 +234,7 @@ def _broadcast_mask(attention_mask: Tensor | None) -> Tensor | None:
 
 
 IGNORED = -100
-"""Label of positions without prediction."""
+"""Label of tokens that are not predicted."""
 
 
 class Head(nn.Module):
@@ -283,10 +283,10 @@ class ElcForMaskedLM(ElcPreTrainedModel):
         num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> MaskedLMOutput:
-        """Return logits `(batch, seq, vocabulary)`, and with `labels` the mean cross-entropy in nats per labeled token.
+        """Return logits `(batch, seq, vocabulary)`, and the loss if `labels` are given.
 
-        Labels of -100 are ignored. In training `logits` are only the labeled rows. The loss is divided by
-        `num_items_in_batch` if given; without labeled tokens it is 0.
+        The loss is the summed cross-entropy in nats, divided by `num_items_in_batch` or, by default, by the number of
+        labeled tokens. Labels of -100 are ignored. In training, `logits` has only labeled tokens.
         """
         outputs = self.encoder(
             input_ids,
@@ -326,7 +326,7 @@ class ElcForSequenceClassification(ElcPreTrainedModel):
         labels: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
-        """Return logits `(batch, labels)`, and with `labels` the loss of `config.problem_type`."""
+        """Return logits `(batch, labels)`, and the loss of `config.problem_type` if `labels` are given."""
         outputs = self.encoder(input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs)
         logits = self.classifier(outputs.last_hidden_state[:, 0])
         loss = None

@@ -1,6 +1,6 @@
-"""A layer of LTG-BERT, and the two ways to connect it: to the previous layer, or to all earlier layers.
+"""A layer of LTG-BERT, which reads the previous state or, in ELC-BERT, a mixture of all earlier states.
 
-Both sublayers normalize their input and output, with learned scales only in one place (NormFormer).
+Both sublayers normalize their input and output. Only the last norm of the attention has learned parameters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from layerwise.stack.history import DepthHistory
 
 
 class DeepLinear(nn.Linear):
-    """A projection whose initial weights shrink with depth: `scale` is sqrt(1 / (2 (1 + layer)))."""
+    """A linear layer whose initial weights are multiplied by `scale`, sqrt(1 / (2 (1 + layer)))."""
 
     def __init__(self, inputs: int, outputs: int, layer: int) -> None:
         super().__init__(inputs, outputs, bias=False)
@@ -44,9 +44,9 @@ class FeedForward(nn.Module):
 
 
 class MixingWeights(nn.Module):
-    """The weights of the `sources` earlier states in a reader's input: one scalar each, for all tokens and channels.
+    """Weights with which a layer reads `sources` earlier states, one for each, shared by all tokens and channels.
 
-    With softmax, `scalars` are the logits; otherwise the weights themselves.
+    With softmax, `scalars` are the logits; otherwise, they are the weights themselves.
     """
 
     def __init__(self, config: ElcConfig, sources: int) -> None:
@@ -69,9 +69,9 @@ class MixingWeights(nn.Module):
 
 
 class Layer(GradientCheckpointingLayer):
-    """A layer that reads the previous state: y = x + attention(x), output y + ffn(y).
+    """A layer that reads the previous state: y = x + attention(x), and the output is y + ffn(y).
 
-    `number` is its original position, wherever a plan runs it.
+    `number` is its position in the original model, wherever a plan runs it.
     """
 
     compiled_method = "transform"
@@ -92,7 +92,7 @@ class Layer(GradientCheckpointingLayer):
 
 
 class MixingLayer(GradientCheckpointingLayer):
-    """A layer that reads a learned mixture of the states in `record`; only the part after the mixture is compiled."""
+    """A layer that reads a learned mixture of the states in `record`. Only the part after the mixture is compiled."""
 
     compiled_method = "transform"
 
@@ -108,7 +108,7 @@ class MixingLayer(GradientCheckpointingLayer):
         self.norm = nn.LayerNorm(width, eps=eps, elementwise_affine=False) if config.reading.normalized else None
 
     def forward(self, states: Tensor, *context: Tensor | None, record: DepthHistory) -> Tensor:
-        """Return the output `(batch, seq, width)`, computed from `record`; `states` is ignored."""
+        """Return the output `(batch, seq, width)`, computed from `record`. `states` is ignored."""
         return self.transform(record.read(self.layer_weights(), self.missing), *context)
 
     def transform(self, mixed: Tensor, *context: Tensor | None) -> Tensor:
@@ -127,8 +127,7 @@ class MixingLayer(GradientCheckpointingLayer):
 def bucket(distance: int, buckets: int, longest: int) -> int:
     """Return the row of the position table for a distance i - j between two tokens.
 
-    Distances up to half the buckets have a row each; further ones share rows on a logarithmic scale up to `longest` -
-    1.
+    Distances up to `buckets` / 2 have a row each. Larger ones share rows on a logarithmic scale up to `longest` - 1.
 
     >>> [bucket(distance, buckets=32, longest=512) - 31 for distance in (-511, -16, 0, 16, 17, 511)]
     [-31, -16, 0, 16, 17, 31]
@@ -142,7 +141,7 @@ def bucket(distance: int, buckets: int, longest: int) -> int:
 
 
 def bucket_table(config: ElcConfig, device: str | None = None) -> Tensor:
-    """Return the bucket of every distance from -(longest - 1) to longest - 1, `(2 * longest - 1,)`."""
+    """Return the bucket of every distance from 1 - `longest` to `longest` - 1, of shape `(2 * longest - 1,)`."""
     longest = config.max_position_embeddings
     distances = range(1 - longest, longest)
     buckets = [bucket(distance, config.position_buckets, longest) for distance in distances]
@@ -150,7 +149,7 @@ def bucket_table(config: ElcConfig, device: str | None = None) -> Tensor:
 
 
 def padded(tokens: Tensor, token_indices: Tensor, batch: int, length: int) -> Tensor:
-    """Scatter tokens `(tokens, width)` to states `(batch, seq, width)` at their `token_indices`; padding is 0.
+    """Copy tokens `(tokens, width)` to the positions `token_indices` of states `(batch, seq, width)`; padding is 0.
 
     >>> padded(torch.ones(2, 1), torch.tensor([0, 2]), 2, 2).flatten()
     tensor([1., 0., 1., 0.])
@@ -162,8 +161,8 @@ def padded(tokens: Tensor, token_indices: Tensor, batch: int, length: int) -> Te
 class SelfAttention(nn.Module):
     """Attention sublayer: norm, attention with relative positions, projection, norm, dropout.
 
-    Takes states `(batch, seq, width)`, or tokens `(tokens, width)` with `token_indices`. Returns the update, and the
-    probabilities `(batch, heads, seq, seq)` if `eager`, otherwise None.
+    The input has the shape `(batch, seq, width)` or, with `token_indices`, `(tokens, width)`. The result is the update
+    and, if the attention is `eager`, the probabilities `(batch, heads, seq, seq)`; otherwise None.
     """
 
     def __init__(self, config: ElcConfig) -> None:
@@ -187,14 +186,14 @@ class SelfAttention(nn.Module):
         buckets: Tensor,
         token_indices: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Compute the update.
+        """Compute the update of the attention.
 
         Args:
             states: Input states.
-            mask: True for readable keys, `(batch, 1, 1 or seq, seq)`.
-            positions: Table of distances, `(<= 2C - 1, width)`.
-            buckets: Row of each pair of tokens, `(seq, seq)`.
-            token_indices: Positions of real tokens among batch * seq.
+            mask: True for keys that may be read, `(batch, 1, 1 or seq, seq)`.
+            positions: Embeddings of the distances, `(<= 2C - 1, width)`.
+            buckets: Row of `positions` for each pair of tokens, `(seq, seq)`.
+            token_indices: Positions of the tokens in the flattened batch, without padding.
         """
         states = self.norm(states)
         query_key, value = self.query_key(states), self.value(states)
@@ -228,7 +227,7 @@ class SelfAttention(nn.Module):
 
     @staticmethod
     def _by_distance(states: Tensor, rows: Tensor, buckets: Tensor) -> Tensor:
-        """Return states_i . rows_{b(i, j)} `(heads, batch, seq, seq)`; heads come first to avoid copies."""
+        """Return states_i . rows_{b(i, j)} as `(heads, batch, seq, seq)`. Heads come first to avoid copies."""
         batch, heads, length, _ = states.shape
         products = torch.bmm(states.transpose(0, 1).flatten(1, 2), rows.transpose(1, 2))
         return products.reshape(heads, batch, length, -1).gather(-1, buckets.expand(heads, batch, -1, -1))

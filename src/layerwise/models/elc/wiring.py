@@ -1,6 +1,6 @@
 """Read and replace the layer weights of an ELC-BERT model.
 
-A softmax weight is exactly 0 if its scalar is minus infinity, and stays 0 in further training.
+A softmax weight is 0 if its scalar is minus infinity. It then stays 0 in further training.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from layerwise.plan import LayerWeights
 
 
 class ElcWiring(nn.Module):
-    """The layer weights of `model` as a wiring, including the output's."""
+    """Access to the layer weights of `model`, including those of the output."""
 
     def __init__(self, model: ElcPreTrainedModel) -> None:
         super().__init__()
         readers = model.base_model.readers()
         if not readers:
             raise ModelError(
-                f"the variant {model.config.variant} does not weight the outputs of earlier layers; use another variant"
-                ", such as elc, or add layer weights by training: layerwise train robust wiring-identity"
+                f"the variant {model.config.variant} has no layer weights; use another variant, such as elc, or train "
+                "layer weights with `layerwise train robust wiring-identity`"
             )
         self.depth = len(model.base_model.layers)
         self.readers = nn.ModuleList(readers)
@@ -42,17 +42,19 @@ class ElcWiring(nn.Module):
 
     @torch.no_grad()
     def set_edges(self, edges: LayerWeights) -> None:
-        """Replace the layer weights by those of `edges`; all other weights become 0."""
+        """Replace the layer weights by those of `edges`. All other weights become 0."""
         rows = self._rows()
         if (edges.depth, len(edges.rows)) != (self.depth, len(rows)):
             raise PlanError(
-                f"the wiring must have {self.depth} layers and {len(rows)} readers, got {edges.depth} and "
+                f"the layer weights must have {self.depth} layers and {len(rows)} rows, got {edges.depth} and "
                 f"{len(edges.rows)}"
             )
         for reader, row in zip(rows, edges.matrix(), strict=True):
             weights = torch.tensor(row[: reader.sources], dtype=torch.float64, device="cpu")
             if reader.softmax and (weights < 0).any():
-                raise PlanError("Softmax weights must not be negative. Use a wiring of the same variant as the model.")
+                raise PlanError(
+                    "softmax weights must not be negative; use layer weights of the same variant as the model"
+                )
             reader.scalars.copy_(weights.log() if reader.softmax else weights)
 
     def _rows(self) -> list[MixingWeights]:
@@ -63,7 +65,7 @@ def rewired(model: ElcForMaskedLM) -> ElcForMaskedLM:
     """Convert an `ltg` model to an equivalent `denseformer`, whose layer weights can be trained."""
     if model.config.variant != "ltg":
         raise ModelError(
-            f"The variant must be ltg, got {model.config.variant}. It already has layer weights, so use it as it is."
+            f"the variant must be ltg, got {model.config.variant}, which already has layer weights; use it unchanged"
         )
     config = copy.deepcopy(model.config)
     config.variant, config.initialization = "denseformer", "identity"

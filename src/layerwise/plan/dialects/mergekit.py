@@ -45,8 +45,7 @@ class MergeRecipe:
 
     Attributes:
         plan: The layer plan.
-        models: Folder or hub id (optionally with `@revision`) of each model by its name in the plan. The first model
-            provides the embedding.
+        models: Folder or hub id of each model by its name in the plan. The first model provides the embedding.
         head: Name of the model that provides the final norm and head.
         dtype: Weight dtype, or None to keep that of the files.
         notes: Warnings about entries of the file that have no effect.
@@ -315,11 +314,10 @@ def _notes(top: Mapping[str, YamlValue]) -> Iterator[str]:
 def write_mergekit(
     plan: Plan | str, models: Mapping[str | None, str] | str, dtype: str | None = None, head: str | None = None
 ) -> str:
-    """Convert a plan to mergekit's YAML.
+    """Convert a plan that runs entire layers in sequence to mergekit's YAML; otherwise raise `PlanError`.
 
     `models` is the location of the model, or a mapping from the names in the plan to locations. The first model
-    provides the embedding, and also the head unless `head` names another model. Raises `PlanError` unless the plan runs
-    entire layers in sequence.
+    provides the embedding, and also the head unless `head` names another model.
 
     >>> print(write_mergekit("0-7 6-11", "org/name"), end="")
     merge_method: passthrough

@@ -125,8 +125,7 @@ FORM = "a file of tensor types"
 def write_tensor_types(plan: Plan | str, depth: int | None = None) -> str:
     r"""Return one `regex=type` line per quantized layer, for `llama-quantize --tensor-type-file`.
 
-    Raises `PlanError` unless the plan runs all layers in their original order and quantizes at least one of them.
-    Layers with noise are refused.
+    Raises `PlanError` unless the plan runs all layers in order, at least one of them quantized, and none with noise.
 
     >>> write_tensor_types("0 Q4_0:1 Q8_0:2-3").splitlines()
     ['blk\\.1\\.=q4_0', 'blk\\.2\\.=q8_0', 'blk\\.3\\.=q8_0']

@@ -107,8 +107,8 @@ def stacking(depth: int) -> GrowthSchedule:
 def lisa(depth: int) -> GrowthSchedule:
     """Train two random layers at a time; always train the embedding and the head.
 
-    LISA is a method for fine-tuning in little memory. Ten steps between draws, and keeping the optimizer state of
-    frozen layers, are choices of layerwise.
+    LISA saves memory in fine-tuning. Ten steps between draws, and keeping the optimizer state, are choices of
+    layerwise.
 
     >>> lisa(12).phases[0].sample
     2

@@ -95,10 +95,9 @@ class GrowthSchedule:
         )
 
     def permuted(self, order: Sequence[int]) -> GrowthSchedule:
-        """Return the schedule that treats layer l as this one treats layer `order[l]`.
+        """Return the schedule that treats layer l as this one treats layer `order[l]`, except for drop probabilities.
 
-        Drop probabilities are not permuted. Raises `PlanError` unless `order` is a permutation and all layers are
-        present from the start.
+        Raises `PlanError` unless `order` is a permutation and all layers are present from the start.
         """
         grown = [phase for phase in self.phases if phase.present is not None or phase.copies]
         if grown:
@@ -226,8 +225,7 @@ class Phase:
         head: Train everything after the layers.
         present: Layers that run (default: all).
         rate: Factor on the learning rate.
-        shape: Learning rate within the phase: that of the training run (`run`), `constant`, or `linear` or `cosine`
-            decay to 0.
+        shape: Learning rate: that of the training run (`run`), `constant`, or `linear` or `cosine` decay to 0.
         warmup: Fraction of the phase in which the learning rate rises from 0. With the shape `run`, it must be 0.
         optimizer: Keep the optimizer state when the phase begins (`keep`), or reset it (`drop`).
         redraw: Layers that get new random weights.

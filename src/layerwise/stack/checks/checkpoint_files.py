@@ -1,4 +1,4 @@
-"""Check the files of a checkpoint before a model is built: bounded JSON, and a model no larger than its tensors."""
+"""Check the files of a checkpoint before a model is built: the JSON files, and that the sizes fit the saved tensors."""
 
 from __future__ import annotations
 
@@ -34,17 +34,16 @@ from layerwise.gguf import CONVERT_AGAIN, GGUFFile, depth_of
 _MAX_REASON = 200
 
 MAX_PARTS = 1_000
-"""Maximum number of layers or experts without as many saved tensors."""
+"""Maximum number of layers or experts, unless at least as many tensors were saved."""
 
 SLACK = 2**22
-"""Maximum number of parameters beyond twice the saved ones; a missing head is reported by name."""
+"""A model may have twice as many parameters as were saved, plus this number."""
 
 
 def check_folder(folder: Path) -> Tensors:
-    """Return the tensors that transformers would load from `folder`, from their headers.
+    """List the tensors that transformers would load from `folder`, reading only their headers.
 
-    Raises `CheckpointError` for missing, truncated, malformed or pickled files, files outside the folder, and too many
-    layers.
+    Raises `CheckpointError` if files are missing, truncated, malformed, pickled or elsewhere, or for too many layers.
     """
     settings = read_config(folder)
     read_settings(folder / "generation_config.json")
@@ -54,7 +53,7 @@ def check_folder(folder: Path) -> Tensors:
 
 
 def open_config(location: str, revision: str | None = None) -> Any:
-    """Read the configuration of a folder (checked first) or hub id. Raises `ModelError` if it cannot be read."""
+    """Read the configuration of a folder, after checking it, or of a hub id. Raise `ModelError` if this fails."""
     folder = Path(location).expanduser()
     if folder.is_dir():
         check_counts(folder, read_config(folder))
@@ -73,9 +72,9 @@ def open_config(location: str, revision: str | None = None) -> Any:
 def check_counts(folder: Path, settings: Mapping[str, Any], tensors: int = 0) -> None:
     for key, count in _counts(settings):
         if count > max(tensors, MAX_PARTS):
-            limit = f"{tensors} tensors were saved" if tensors else f"at most {MAX_PARTS:,} are built without weights"
+            limit = f"only {tensors} tensors were saved" if tensors else f"the maximum without weights is {MAX_PARTS:,}"
             raise CheckpointError(
-                f"{folder / CONFIG}: {key} is {_number(count)}, and {limit}; correct it, or save the model again"
+                f"{folder / CONFIG}: {key} is {_number(count)}, but {limit}; correct it, or save the model again"
             )
 
 
@@ -112,7 +111,7 @@ def _number(count: int) -> str:
 
 
 BUFFERS = re.compile(r"(rotary_emb\.inv_freq|\.masked_bias|(^|\.)position_ids|num_batches_tracked)$")
-"""Tensors that old checkpoints have and models now compute."""
+"""Names of tensors that old checkpoints contain, but that models now compute."""
 
 POOLER = "pooler"
 """Part of a base model that only some heads use."""
@@ -121,9 +120,9 @@ _MAX_GROUPS, _MAX_TAILS, _MAX_NAME = 6, 10, 200
 
 
 def check_complete(location: str, model: Any, report: Mapping[str, Any], *, new_head: bool = False) -> None:
-    """Raise `CheckpointError` unless every tensor of `model` was loaded, and every saved one was used.
+    """Raise `CheckpointError` unless every tensor of `model` was loaded, and every saved tensor was used.
 
-    `report` is the loading info of `from_pretrained`; a `new_head` may be missing.
+    `report` is the loading info of `from_pretrained`. If `new_head`, the head may be missing.
     """
     kind = type(model).__name__
     mismatched = sorted(report["mismatched_keys"])
@@ -192,7 +191,7 @@ def _count(names: Collection[str]) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Format the names of tensors, joining those of several layers.
+    """Format tensor names, combining those that several layers have.
 
     >>> listed(["h.1.a.weight", "h.2.a.weight", "h.1.b", "h.2.b", "norm.weight"])
     'norm.weight, h.1-2.{a.weight, b}'
@@ -231,7 +230,7 @@ def _ranges(numbers: Collection[int]) -> str:
 def check_gguf(path: Path) -> GGUFFile:
     """Check that transformers can read a GGUF file.
 
-    Raises `CheckpointError` if it is malformed, `UnsupportedModelError` for unknown types, `ModelError` without gguf.
+    Raises `CheckpointError` if it is malformed, and `UnsupportedModelError` if it has unknown types. Requires gguf.
     """
     file = GGUFFile.open(path)
     depth_of(file)

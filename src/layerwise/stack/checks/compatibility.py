@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def check_compatible(sources: Mapping[str, Stack]) -> None:
-    """Raise `ModelError` with the first difference unless the layers of all `sources` can run in the first.
+    """Check that the first model can run the layers of all others. Raise `ModelError` with the first difference.
 
-    Raises `PlanError` for a name that is invalid in plans.
+    Raises `PlanError` if a name cannot be used in plans.
     """
     if not sources:
         raise ModelError('sources must map names to stacks, as in Stack.with_sources({"a": stack, "b": stack})')
@@ -55,7 +55,7 @@ _SETTINGS = (bool, int, float, str, type(None))
 
 
 def traits(block: nn.Module) -> dict[tuple[str, str], Any]:
-    """Describe a block by (module path, name): classes, tensors (shape, dtype, device) and plain settings."""
+    """Return the classes, tensors (shape, dtype, device) and settings in a block by (module path, name)."""
     collected: dict[tuple[str, str], Any] = {}
     for path, module in block.named_modules():
         collected[path, ""] = type(module)
@@ -92,9 +92,9 @@ def _configuration(model: nn.Module) -> dict[str, Any]:
 
 
 def refuse_loss_of_a_kind(model: nn.Module, path: str, plan: Plan) -> None:
-    """Raise `PlanError` if the model mixes kinds of layers and `plan` keeps none of one kind.
+    """Raise `PlanError` if a hybrid model would lose all of its attention layers, or all of its recurrent layers.
 
-    Hybrid models read the length of the cache from their first attention layer and their last linear one.
+    Such models read the length of the cache from their first attention layer and their last recurrent one.
     """
     owner = model.get_submodule(path.rpartition(".")[0])
     types = setting(getattr(owner, "config", None), "layer_types")
@@ -143,9 +143,9 @@ def runs_in_place(stack: Stack, inputs: Mapping[str, Any]) -> bool:
 
 
 def prove_free_of_position(stack: Stack, inputs: Mapping[str, Any]) -> None:
-    """Raise `UnsupportedModelError` unless another order gives the same in place as step by step.
+    """Raise `UnsupportedModelError` unless another order of the layers gives the same in place and step by step.
 
-    The last layer runs first and the first twice, which reveals a wrong cache slot or index.
+    The layers run in descending order and the first one twice, which reveals a wrong cache slot or index.
     """
     sharing = stack.sharing
     descending = range(stack.depth - 1, -1, -1) if sharing is None else sharing.allowed_order(stack.depth)

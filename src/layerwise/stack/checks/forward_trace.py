@@ -1,4 +1,4 @@
-"""Observe how a model uses its blocks in one forward pass, and refuse unsupported uses."""
+"""Observe how a model uses its blocks in one forward pass, and refuse models that plans cannot run."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class UnfitInputsError(UnsupportedModelError):
 
 
 class StepwiseError(UnsupportedModelError):
-    """The model runs, but not with its blocks called one by one."""
+    """The model runs, but fails when its blocks are called one by one."""
 
 
 @dataclass(frozen=True)
 class BlockTrace:
-    """The way in which a model uses its blocks.
+    """How a model uses its blocks.
 
     Attributes:
-        containers: The container of the state in each block's output; None for a bare tensor.
+        containers: Type and length of the tuple or list that each block returns; None if it returns a tensor.
         output: The output of the model.
-        mixes: Blocks read earlier states from a `DepthHistory`.
-        sharing: Layers that read keys and values of others.
-        streams_first: The state is `(streams, batch, seq, width)` (AltUp).
+        mixes: True if blocks read the states of earlier layers from a `DepthHistory`.
+        sharing: Which layers read the keys and values of other layers.
+        streams_first: True if the hidden state is `(streams, batch, seq, width)` (AltUp).
     """
 
     containers: tuple[tuple[type, int] | None, ...]

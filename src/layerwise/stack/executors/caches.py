@@ -1,4 +1,4 @@
-"""Prevent one plan from reading a cache that another plan wrote."""
+"""Prevent a plan from reading a KV cache that another plan wrote."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ADVICE = "Start from an empty cache, or enter the plan that wrote this one."
 
 
 class PlanCaches:
-    """The caches written under one plan; outside of it they refuse more tokens."""
+    """The KV caches that were written under one plan. Adding tokens to them elsewhere raises `ModelError`."""
 
     def __init__(self, plan: Plan, depth: int) -> None:
         self._plan = str(plan)

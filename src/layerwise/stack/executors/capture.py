@@ -1,4 +1,4 @@
-"""Run a model's own code before its blocks (`capture`) and after them (`finish`), with stand-ins for the blocks."""
+"""Run the parts of a model before its blocks (`capture`) and after them (`finish`), with placeholders for blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Answer = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments that a block receives from its model; the hidden state is replaced at every use."""
+    """The arguments that the model passes to a block. The hidden state among them is replaced before each use."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -31,7 +31,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Capture:
-    """The state before the first block, usually `(batch, seq, width)`, and the arguments of each layer."""
+    """A captured batch: the state before the first block, usually `(batch, seq, width)`, and each block's arguments."""
 
     state: Tensor
     calls: tuple[Call, ...]
@@ -39,7 +39,7 @@ class Capture:
 
 
 class Probe(nn.Module):
-    """Stand-in for a block with its attributes, or its own `attributes`."""
+    """Placeholder for a block, which has its attributes or the given ones, and returns `answer(args, kwargs)`."""
 
     def __init__(self, block: nn.Module, container: tuple[type, int] | None, answer: Answer, **attributes: Any) -> None:
         super().__init__()
@@ -95,9 +95,9 @@ def finish(
     state: Tensor,
     way: HistoryStep | None = None,
 ) -> Any:
-    """Run `model(**inputs)` as if its blocks had returned `state`.
+    """Run `model(**inputs)` as if its last block had returned `state`.
 
-    For models that read all states after the last block, there is a stand-in for each source of `way`.
+    In models that read the states of all layers at the end, these states come from `way`.
     """
 
     def answering(state: Tensor) -> Answer:
@@ -150,7 +150,7 @@ def with_returned_state(output: Any, state: Tensor) -> Any:
 
 
 def tokens_first(state: Tensor) -> Tensor:
-    """View a state `(streams, batch, seq, width)` as `(batch, seq, streams, width)`."""
+    """Change the shape of a state from `(streams, batch, seq, width)` to `(batch, seq, streams, width)`."""
     return state.movedim(0, 2)
 
 
@@ -159,9 +159,9 @@ def streams_first(state: Tensor) -> Tensor:
 
 
 class Merger:
-    """Accumulates the branches of a group in plan order, in float32 for half precision.
+    """Merges the branches of a group in plan order, in float32 for half precision.
 
-    With `delta_m = out_m - base` over M branches the result is `base + scale * sum(delta_m)`, where `scale` is `1/M`
+    With `delta_m = out_m - base` for M branches, the result is `base + scale * sum(delta_m)`, where `scale` is `1/M`
     for mean, `1` for sum and `g/M` for gain `g`. All executors give the same bits.
     """
 
@@ -187,7 +187,7 @@ class Merger:
 
 
 def follow(step: Step, state: Tensor, output: Tensor, groups: list[Merger]) -> Tensor:
-    """Return the state after `step`; `groups` is the stack of open groups."""
+    """Return the input of the next step after `step` returned `output`. `groups` is the stack of open groups."""
     groups.extend(Merger(state) for _ in range(step.opens))
     current = output
     for close in step.closes:

@@ -1,7 +1,6 @@
-"""Clone a module over the parameters and hooks of the original.
+"""Clone modules, sharing the parameters and hooks of the original.
 
-A clone may differ in cache position (`layer_idx`), configuration, replaced weights, and the handling of its output.
-Attributes that it sets while running stay its own.
+A clone can have its own cache position (`layer_idx`), configuration, weights, output and newly set attributes.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from layerwise.stack.compilation import is_compiled
 INDEX_NAMES = ("layer_idx", "layer_id", "layer_number", "layer_num")
 
 Then = Callable[[tuple[Any, ...], dict[str, Any], Any], Any]
-"""Function of the arguments and the output of a call that returns the new output."""
+"""Function of the arguments, keyword arguments and output of a module that returns a new output."""
 
 # Dictionaries that a module shares with its clones; clones wrap submodules.
 _SHARED = (
@@ -78,13 +77,13 @@ def clone(
     then: Mapping[str, Then] | None = None,
     weights: Mapping[str, Tensor] | None = None,
 ) -> nn.Module:
-    """Clone `module` with its cache slots shifted by `shift`.
+    """Clone `module`, adding `shift` to its cache positions.
 
     Args:
         module: The original module.
-        shift: Offset of its cache slots.
-        host: Module that provides the configuration.
-        then: Functions of outputs by submodule path (`""`: the module itself, after its hooks).
+        shift: Number to add to its cache positions (`layer_idx`).
+        host: Module whose configuration the clone uses.
+        then: Functions that change the outputs of submodules, by path. `""` is the module itself, after its hooks.
         weights: Replacement parameters by path.
     """
     outer = getattr(module, "_own", None)
@@ -171,9 +170,7 @@ def _kind(kind: Any) -> Any:
         return kind.__getattr__(self, name)
 
     def refuse_pickling(self: Any, protocol: Any) -> Any:
-        raise ModelError(
-            "a visit of a plan cannot be copied or pickled; leave `with stack.under(...)`, and copy the layer"
-        )
+        raise ModelError("a layer of a running plan cannot be copied or pickled; leave `with stack.under(...)` first")
 
     namespace = {
         "__slots__": ("_own",),

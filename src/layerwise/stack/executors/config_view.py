@@ -1,7 +1,7 @@
-"""Views of a model's configurations under a plan: per-layer lists in visit order, and the plan's layer count.
+"""Views of a model's configurations that fit a plan: per-layer lists in its order, and its number of layers.
 
-While a plan runs, the modules hold views, which share the attributes of the original; other models keep the original. A
-view is saved and copied as the original, except in a forward pass, where a copy needs the plan's values.
+While a plan runs, the modules have views, which share the attributes of the original configuration. Saving or copying a
+view gives the original, except in a forward pass, where the values of the plan are needed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MAX_NESTING = 3
 
 @dataclass(eq=False, slots=True)
 class _Order:
-    """The changed values of a model's configurations under one plan, by identity."""
+    """The values that a plan changes in the configurations of a model, by the identity of the configuration."""
 
     owners: Sequence[nn.Module]
     values: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -66,10 +66,9 @@ class _View:
 def visit_order(
     model: nn.Module, path: str, order: Sequence[int], depth: int, settings: Mapping[str, Any] | None = None
 ) -> Iterator[None]:
-    """Make every configuration that describes the blocks at `path` return its values in visit order.
+    """Make every configuration of the model return values that fit the layers `order` instead of all `depth` layers.
 
-    `order` is the layer of each visit, and `settings` override those of the blocks' owner. Changes to values in visit
-    order are lost on exit.
+    `settings` replace entries of the blocks' configuration. Assignments to changed values are lost on exit.
     """
     owners = _owners(model, path)
     planned, owner = _Order(owners), owners[-1]
@@ -222,9 +221,9 @@ def _view_class(kind: Any, names: frozenset[str]) -> Any:
 
 
 def _copied(value: Any, *, computed: bool = False) -> Any:
-    """Return the object that copies of `value` are made from: the original, or what a view reads as.
+    """Return the object to copy instead of `value`: the original configuration, or one with the view's values.
 
-    The latter applies in a forward pass and after the plan was left. `computed` also keeps computed values.
+    The latter is used in a forward pass, and after the plan was left. If `computed`, it has computed values, too.
     """
     view = _view_of(value)
     as_read = getattr(_COPYING, "as_read", False)

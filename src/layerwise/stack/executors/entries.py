@@ -1,4 +1,4 @@
-"""Replace what iterating a list of blocks yields while a plan or capture runs; the module tree is unchanged."""
+"""Replace the blocks that a model iterates over while a plan or capture runs, without changing the module tree."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def entries(
     everyone: bool = False,
     on_walk: Callable[[int], None] | None = None,
 ) -> Iterator[None]:
-    """Let iterating `blocks` yield the modules `listed`, in this thread or for `everyone`.
+    """Make iteration over `blocks` yield the modules `listed`, in this thread or, if `everyone`, in all threads.
 
-    `on_walk` is called with the number of entries requested. Changing or copying the list raises `ModelError`.
+    `on_walk` is called with the number of modules requested. Changing or copying the list raises `ModelError`.
     """
     chosen = tuple(listed)
     with _CHANGING:

@@ -1,8 +1,8 @@
 """Run many plans as one graph, in which shared steps are computed once.
 
-Nodes (the captured state, a layer applied to a node, a merged group, a changed node) are hash-consed, so the number of
-`Apply` nodes is the minimum number of layer evaluations. Execution is depth first and frees a state after its last
-reader. At a fork the reader with the most work goes last, so live states grow with the log of the plan count.
+Equal nodes are stored once, so the number of `Apply` nodes is the minimum number of layer evaluations. Execution is
+depth first, and frees each state after its last use. Where plans diverge, the part with the most work is last, so that
+the number of states in memory grows with the logarithm of the number of plans.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from layerwise.stack.executors.capture import Merger
 
 
 class LayerVariant(NamedTuple):
-    """A layer as one step runs it.
+    """How a step runs a layer.
 
     Attributes:
-        sublayer: The only sublayer that runs; None for both.
-        source: The other model that the layer is taken from; None for this model.
-        change: Key of the intervention; None for no intervention.
+        sublayer: Sublayer that runs; None for both.
+        source: Other model that has the layer, or type to quantize it to; None for this model.
+        change: Key of the intervention; None if there is none.
     """
 
     sublayer: Sublayer | None = None
@@ -39,9 +39,9 @@ AS_IS = LayerVariant()
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A plan with interventions.
+    """A plan with interventions, identified by `key`.
 
-    `changes` maps the number of a step to the key of its intervention. `key` identifies the losses of the changed plan.
+    `changes` maps the number of a step to the key of its intervention.
     """
 
     key: str
@@ -57,7 +57,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The captured state."""
+    """The node of the captured state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class MergeNode:
-    """A closed group: the last node of each branch, merged around the state of node `base`."""
+    """A merged group: the last node of each branch, and the node `base` where all branches start."""
 
     merge: Reduction
     base: int
@@ -85,7 +85,7 @@ Node = Root | Apply | MergeNode
 class Graph:
     """The nodes of a set of plans in topological order, and the last node of each plan.
 
-    `evaluations` is the minimum number of layer evaluations; `naive` the number without sharing.
+    `evaluations` is the minimum number of layer evaluations, and `naive` the number without sharing.
     """
 
     nodes: tuple[Node, ...]
@@ -116,7 +116,7 @@ class Graph:
 
 
 def build(plans: Iterable[Plan | Changed]) -> Graph:
-    """Build the hash-consed graph of `plans`."""
+    """Build the graph of `plans`, in which equal nodes are stored once."""
     nodes: dict[Node, int] = {Root(): 0}
     ends: dict[Plan | Changed, int] = {}
     for plan in plans:
@@ -155,9 +155,9 @@ def inputs(node: Node) -> tuple[int, ...]:
 
 
 def schedule(graph: Graph, first: int | None = None) -> list[int]:
-    """Return the order in which to compute the nodes: depth first, the lightest branch first.
+    """Return the order in which to compute the nodes: depth first, with the smaller subtrees first.
 
-    The path to the node `first` precedes all others. The branches of a merge are computed just before it.
+    The path to the node `first` comes before all others. The branches of a merge are computed just before it.
     """
     below: list[list[int]] = [[] for _ in graph.nodes]
     weight = [1] * len(graph.nodes)
@@ -192,9 +192,9 @@ def _path_to(graph: Graph, end: int | None) -> frozenset[int]:
 
 
 def common_steps(graph: Graph) -> list[tuple[int, ...]]:
-    """Return the nodes after the root, depth first, grouped into runs of nodes to compute one after another.
+    """Group the nodes after the root, in depth-first order, into runs that are computed without interruption.
 
-    A run ends where a plan ends, or before a changed node.
+    A run ends where a plan ends, or before a node with an intervention.
     """
     ends = frozenset(graph.ends.values())
     runs: list[list[int]] = [[]]
@@ -216,14 +216,14 @@ class GraphExecutor:
 
     Attributes:
         graph: The graph.
-        apply: Runs a layer: `apply(layer, state, sublayer, source)`.
+        apply: Function that runs a layer: `apply(layer, state, sublayer, source)`.
         root: The captured state.
         first: Plan whose final state is yielded first.
-        change: Runs an intervention: `change(node, state)`.
-        watch: Called with every node and state.
+        change: Function that runs an intervention: `change(node, state)`.
+        watch: Function that is called with every node and its state.
         evaluated: Number of layer evaluations.
         most_live: Peak number of states in memory.
-        live_states: States in memory.
+        live_states: States in memory, by node.
     """
 
     graph: Graph
@@ -283,7 +283,7 @@ class GraphExecutor:
 
     @property
     def live(self) -> int:
-        """Number of states in memory; a group being merged counts two."""
+        """Number of states in memory. A group that is being merged counts as two."""
         return len(self.live_states) + 2 * len(self._mergers)
 
     def _compute(self, index: int) -> Tensor:
@@ -323,7 +323,7 @@ class _PartialMerge:
 
 
 def most_live(graph: Graph, order: Iterable[int] | None = None) -> int:
-    """Return the peak number of states of an execution in this order, found on empty states."""
+    """Return the peak number of states in memory if the nodes are computed in this order."""
     walk = GraphExecutor(
         graph, lambda layer, state, part, source: state, torch.empty(0, device="cpu"), change=lambda node, state: state
     )

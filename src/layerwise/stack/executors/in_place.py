@@ -1,7 +1,8 @@
 """Run a plan in place, in the model's own forward, `generate` and training loop.
 
 Every visit is a clone of its block with its own cache slot (`layer_idx`). The first branch of a group records its
-input, later branches start from it, and the last returns the merge. In a sublayer's clone the other branch is zero.
+input, later branches start from it, and the last one returns the merged state. In the clone of a sublayer, the output
+of the other sublayer is zero.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ def in_place(
     *,
     single_pass: bool = False,
 ) -> Iterator[None]:
-    """Let the model of `stack` run `plan`, and restore it even if an exception is raised.
+    """Make the model of `stack` run `plan`, and restore it on exit, even if an exception is raised.
 
-    Plans with sublayers need `pairs`. With `single_pass`, a layer visited once is the block itself.
+    `pairs` are the sublayers of each layer, if the plan has any. If `single_pass`, layers visited once are not cloned.
     """
     model, path = stack.model, stack.path
     if model.training:
@@ -179,7 +180,7 @@ def _visited_once(steps: Sequence[Step]) -> frozenset[int]:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The first cache slot of each block, the slots per block, and the first slot of a visit."""
+    """The first cache slot of each block, the number of slots per block, and the first slot of a plan."""
 
     first: Sequence[int]
     width: int
@@ -221,9 +222,9 @@ class _Pass:
 
 
 class Passes:
-    """Forward passes under a plan; at most one per thread, plus nested ones.
+    """Checks that forward passes run the plan.
 
-    `torch.compile` traces a pass in one thread, without locks; it is not checked.
+    Each thread has at most one pass, plus nested ones. A pass that `torch.compile` traces is not checked.
     """
 
     def __init__(self, steps: Sequence[Step], depth: int, caches: PlanCaches) -> None:
@@ -237,9 +238,9 @@ class Passes:
 
     @contextmanager
     def one(self, runner: nn.Module) -> Iterator[None]:
-        """Run a pass of `runner` in the calling thread.
+        """Check a forward pass of `runner` in the calling thread.
 
-        Raises `ModelError` unless it runs the plan, or the part that layer drop or an early exit leaves.
+        Raises `ModelError` unless it runs the plan. It may skip layers by layer drop or an early exit.
         """
         outer = self._current_pass()
         self._local.now = mine = _Pass()
@@ -252,7 +253,7 @@ class Passes:
         if mine.groups:
             raise self._cut_group(mine.following)
         planned = len(self.steps)
-        ran = f"the model ran {mine.executed} visits of a plan of {planned}"
+        ran = f"the model ran {mine.executed} of the {planned} steps of the plan"
         if not mine.offered or not (mine.is_in_order or mine.executed == planned):
             raise ModelError(f"{ran}: its forward does not iterate its list of blocks, so it cannot run plans in place")
         # A forward that stops where the original model ends probably uses a fixed number of layers.
@@ -273,7 +274,7 @@ class Passes:
     def visited(self, slot: int) -> None:
         """Record that the step at `slot` ran, unless it ran out of order or outside a forward pass.
 
-        Raises `ModelError` if the model skipped a part of a parallel group.
+        Raises `ModelError` if the model skipped only a part of a parallel group.
         """
         now = self._current_pass()
         if now is None:
@@ -295,9 +296,9 @@ class Passes:
         )
 
     def merge_output(self, slot: int, step: Step, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-        """Return the output of the visit at `slot` with the state that the next visit starts from.
+        """Replace the state in the output of the step at `slot` by the input of the next step.
 
-        Raises `ModelError` for a branch of a group that is called outside a pass.
+        Raises `ModelError` if a branch of a group is called outside a forward pass.
         """
         self.visited(slot)
         if not (step.opens or step.closes):

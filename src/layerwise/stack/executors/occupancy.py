@@ -1,7 +1,7 @@
-"""Locks on a model's layers across Stacks and threads: one plan in place, one inspection, or any number of captures.
+"""Lock a model's layers across Stacks and threads: for one plan in place, one inspection, or many captures.
 
-While a plan runs in place, every other use fails; captures and inspections make others wait. Locks belong to the
-changed objects: the list of blocks, and the modules around it.
+While a plan runs in place, all other uses raise an error. While batches are captured or layers inspected, other threads
+wait. The locks belong to what is changed: the list of blocks, and the modules around it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def refuse_while_running(blocks: BlockList, name: str, action: str) -> None:
 
 @contextmanager
 def in_place(model: nn.Module, path: str, name: str, plan: Plan) -> Iterator[None]:
-    """Lock the blocks of `model` at `path` for `plan`; raise `ModelError` if they are in use."""
+    """Lock the blocks at `path` for running `plan` in place. Raise `ModelError` if they are in use."""
     action, mine = f"run {plan}", (get_ident(), plan)
     with _CHANGED:
         used = _wait_until_free(model, path, name, action, captures=True)
@@ -64,7 +64,7 @@ def in_place(model: nn.Module, path: str, name: str, plan: Plan) -> Iterator[Non
 
 
 def inspecting(model: nn.Module, path: str, name: str) -> AbstractContextManager[None]:
-    """Lock the blocks exclusively for this thread; raise `ModelError` during a plan or capture."""
+    """Lock the blocks for this thread alone. Raise `ModelError` during a plan or a capture."""
     return capturing(model, path, name, "examine its layers", "examinations")
 
 
@@ -72,7 +72,7 @@ def inspecting(model: nn.Module, path: str, name: str) -> AbstractContextManager
 def capturing(
     model: nn.Module, path: str, name: str, action: str, kind: Literal["captures", "examinations"] = "captures"
 ) -> Iterator[None]:
-    """Lock the blocks for running step by step; raise `ModelError` while a plan runs."""
+    """Lock the blocks for capturing a batch. Raise `ModelError` while a plan runs in place."""
     with _CHANGED:
         used = _wait_until_free(model, path, name, action, captures=kind == "examinations")
         for key in used:

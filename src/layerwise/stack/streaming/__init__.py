@@ -1,1 +1,1 @@
-"""Models larger than memory: the weights of a few layers are held at a time, those of the others stay on the disk."""
+"""Run models that are larger than memory: only some layers are in memory at a time, and the others on disk."""

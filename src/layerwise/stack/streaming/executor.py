@@ -18,7 +18,7 @@ from layerwise.stack.streaming.resident import ResidentLayers
 
 @dataclass
 class StreamedExecutor:
-    """One execution of graphs on several batches, which share the reads of layers."""
+    """Runs graphs of plans on several batches, which share each layer that is read."""
 
     stack: Stack
     resident: ResidentLayers
@@ -33,7 +33,7 @@ class StreamedExecutor:
         ]
 
     def states(self) -> Iterator[tuple[int, int, Tensor] | Reading]:
-        """Yield `(batch, node, state)` for every node at which a plan ends, and each finished read."""
+        """Yield `(batch, node, state)` for every node at which a plan ends, and each completed `Reading`."""
         graphs = distinct_graphs([graph for _, graph in self.work])
         schedule = self.schedule or reading_schedule(graphs, self.resident.most)
         position = {id(graph): number for number, graph in enumerate(graphs)}
@@ -64,18 +64,17 @@ def read_in_order(resident: ResidentLayers, schedule: ReadingSchedule) -> Iterat
 
 
 def distinct_graphs(graphs: Sequence[Graph]) -> list[Graph]:
-    """Return each graph once, in order of appearance."""
     return list({id(graph): graph for graph in graphs}.values())
 
 
 @dataclass(frozen=True, slots=True)
 class StreamingEstimate:
-    """Cost of a streamed execution.
+    """Estimated cost of running plans with layers on disk.
 
     Attributes:
-        rounds: Batches that share their reads.
+        rounds: Groups of batches (by number) that share the layers read.
         readings: Total number of layer reads.
-        bound: Minimum number of reads of any order.
+        bound: Minimum number of layer reads in any order.
         bytes_read: Total bytes read.
         resident_bytes: Peak memory of layers.
         state_bytes: Peak memory of hidden states.
@@ -120,7 +119,7 @@ def streaming_estimate(resident: ResidentLayers, work: Sequence[tuple[int, Graph
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Read `layer`, after releasing `released`, and compute the `nodes` of each graph."""
+    """One layer read: release the layer `released`, read `layer`, and compute `nodes` of each graph."""
 
     layer: int
     released: int | None
@@ -129,7 +128,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class ReadingSchedule:
-    """The reads for some graphs, their lower `bound`, and the peak of `live` states per graph."""
+    """The layer reads for some graphs, their minimum number, and the peak number of states for each graph."""
 
     readings: tuple[Reading, ...]
     bound: int
@@ -137,9 +136,9 @@ class ReadingSchedule:
 
 
 def reading_schedule(graphs: Sequence[Graph], most: int) -> ReadingSchedule:
-    """Schedule the reads for batches of these graphs, with at most `most` layers in memory.
+    """Schedule the layer reads for batches of these graphs, with at most `most` layers in memory.
 
-    One of several slots is reserved for reading ahead.
+    If `most` is at least 2, one of them is reserved for reading ahead.
 
     >>> from layerwise.plan import Plan
     >>> from layerwise.stack.executors.graph import build

@@ -33,7 +33,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True)
 class SafetensorsWeight:
-    """A parameter in a safetensors file; `converted` is accelerate's record of it if its weights were converted."""
+    """A parameter in a safetensors file or, if `converted`, in a file of accelerate that this entry describes."""
 
     file: Path
     name: str
@@ -95,9 +95,9 @@ class LayerFiles:
         stored: Mapping[str, SafetensorsWeight | GGUFWeight],
         converted: ConvertedWeights | None = None,
     ) -> LayerFiles:
-        """Return the weights of `blocks` by parameter name.
+        """Find the weights of `blocks` among the `stored` ones.
 
-        Raises `UnsupportedModelError` for a parameter that is not stored, `CheckpointError` for a wrong shape.
+        Raises `UnsupportedModelError` if a parameter is not stored, and `CheckpointError` if it has a wrong shape.
         """
         layers = []
         for number, block in enumerate(blocks):
@@ -136,14 +136,14 @@ def offloaded(whole: str, entry: Mapping[str, Any], folder: Path) -> Safetensors
 _CHUNK = 2**20
 
 ROTATION = ".attn_rot_embd."
-"""Name part of tensors that old files have in each layer and models compute."""
+"""Part of the name of rotary tensors, which old files contain, but models compute."""
 
 
 @dataclass(frozen=True, slots=True)
 class GGUFWeight:
-    """A parameter in a GGUF file, made by `processor` from one tensor, or several for experts.
+    """A parameter in a GGUF file, converted by `processor` from one tensor, or from several for experts.
 
-    `names` maps tensors of the file to parameters, and `shape` is the expected shape.
+    `names` maps tensor names to parameter names.
     """
 
     file: Path
@@ -163,7 +163,7 @@ class GGUFWeight:
         return (values if rows is None else values[rows].clone()).to(device=device, dtype=like.dtype)
 
     def __getitem__(self, _: Any) -> Tensor:
-        """Return the parameter in float32; transformers reads stored tensors like this."""
+        """Return the parameter in float32. transformers reads stored tensors by indexing."""
         values = self.made_of(_dequantized(self.file, tensor).numpy() for tensor in self.tensors)
         return values.clone() if values.data_ptr() % ALIGNMENT else values
 
@@ -214,7 +214,7 @@ def _settings(file: GGUFFile) -> dict[str, Any]:
 
 
 def is_read_by_tensor(file: GGUFFile) -> bool:
-    """Return whether transformers converts single tensors of this architecture rather than the whole model."""
+    """Return whether transformers converts tensors of this architecture one by one, not the model at once."""
     try:
         from transformers.integrations.gguf import GGUF_ARCHS
     except ImportError:  # before transformers 5.2x
@@ -223,7 +223,7 @@ def is_read_by_tensor(file: GGUFFile) -> bool:
 
 
 def gguf_weights(file: GGUFFile, model: nn.Module) -> dict[str, GGUFWeight]:
-    """Return the parameters of `model` that a file has.
+    """Find the parameters of `model` in a GGUF file.
 
     Raises `UnsupportedModelError` if layers in the file have tensors that the model lacks.
     """

@@ -1,4 +1,4 @@
-"""Open a checkpoint with its blocks left on disk, through transformers' loading and accelerate's offloading."""
+"""Load a checkpoint but leave its blocks on disk, using transformers' loading and accelerate's offloading."""
 
 from __future__ import annotations
 
@@ -39,10 +39,9 @@ Loaded = tuple[nn.Module, Mapping[str, Any]]
 def load_with_layers_on_disk(
     draw: Callable[[], nn.Module], layers: str | None, device: torch.device, load: Callable[..., Loaded]
 ) -> tuple[nn.Module, Mapping[str, Any], OffloadedBlocks]:
-    """Load a model except its blocks; return it with the loading info and the location of the blocks' weights.
+    """Load a model except its blocks. Return it with the loading info and the files of the blocks' weights.
 
-    `draw` builds the model without weights, and `load` is transformers' loading. Raises `UnsupportedModelError` if the
-    model cannot be built without weights.
+    `load` loads a model with transformers. `draw` builds it without weights, or raises `UnsupportedModelError`.
     """
     drawn = _on_meta(draw)
     path = find_blocks(drawn, layers)
@@ -67,9 +66,9 @@ def load_gguf(
     *,
     by_layer: bool,
 ) -> tuple[nn.Module, Mapping[str, Any], OffloadedBlocks | None]:
-    """Load a GGUF file like `load_with_layers_on_disk`, or with all weights unless `by_layer`.
+    """Load a GGUF file with all weights or, if `by_layer`, like `load_with_layers_on_disk`.
 
-    Raises `UnsupportedModelError` for an architecture whose tensors transformers converts all at once.
+    With `by_layer`, raises `UnsupportedModelError` for architectures whose tensors transformers converts all at once.
     """
     if not is_read_by_tensor(file):
         if by_layer:
@@ -97,7 +96,7 @@ def load_gguf(
 
 
 def load_spread(device_map: str | Mapping[str, Any], load: Callable[..., Loaded]) -> Loaded:
-    """Load a model with a device map; converted weights on disk live as long as the model."""
+    """Load a model with a device map. Weights that were converted on disk are deleted with the model."""
     converted = ConvertedWeights()
     with _quiet():
         model, report = load(
@@ -115,7 +114,7 @@ class OffloadedBlocks:
     converted: ConvertedWeights | None
 
     def residents(self, model: nn.Module, most: int, device: torch.device) -> ResidentLayers:
-        """Return the layers of `model` with at most `most` in memory; everything else moves to `device`."""
+        """Keep at most `most` layers of `model` in memory, and move everything else to `device`."""
         model._apply(lambda tensor: tensor if tensor.is_meta else tensor.to(device))  # type: ignore[no-untyped-call]
         blocks = block_list(model, self.path)
         return ResidentLayers(blocks, LayerFiles.of(blocks, self.path, self.stored, self.converted), most, device)

@@ -1,4 +1,4 @@
-"""Keep a limited number of layers in memory; others are read when called, replacing the least recently used."""
+"""Keep a limited number of layers in memory. Others are read when called, and replace the least recently used."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def refuse_on_disk(model: nn.Module, action: str) -> None:
 
 @dataclass(slots=True)
 class ReadingCost:
-    """Number and bytes of layer reads, and the peak of layers in memory."""
+    """Number and bytes of layer reads, and the peak number and bytes of layers in memory."""
 
     readings: int = 0
     bytes: int = 0
@@ -66,7 +66,7 @@ class ReadingCost:
 class ResidentLayers:
     """The blocks of one model, of which at most `most` are in memory.
 
-    `cost` counts from the last `count`. A running layer is never released; threads that run more layers than `most`
+    `cost` counts reads since the last call of `count`. A running layer is never released; other threads may have to
     wait.
     """
 
