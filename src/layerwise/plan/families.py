@@ -216,8 +216,8 @@ def bits_noise(depth: int, types: Iterable[str] = INTEGER_TYPES, seeds: Iterable
 def looped(depth: int, loops: Iterable[int] | None = None) -> tuple[Member, ...]:
     """Run the layers of each window in parallel, several times in a row (Sun et al., 2024, Figure 10).
 
-    The windows are those of `painters` with more than one layer. `loops` lists how many times (default: 1 to the depth;
-    in the paper 1 to 28 for 32 layers). The strategy is the number of times.
+    The windows are those of `painters` with more than one layer. `loops` lists the numbers of repetitions (default: 1
+    to the depth; in the paper 1 to 28 for 32 layers), and each number is a strategy, as in `loops=3`.
 
     >>> [(member.strategy, str(member.plan)) for member in looped(4, loops=(1, 3))]
     [('loops=1', '0 (1|2|3)'), ('loops=3', '0 (1|2|3)*3')]

@@ -53,8 +53,8 @@ class Fixed:
 class Shuffle:
     """Sampler that runs every layer once, in random order.
 
-    If `reach` is None, all orders are equally likely. Otherwise the layers are sorted by i + u for layer i, with u
-    uniform between 0 and reach + 1. No layer moves by more than `reach` positions (Lample et al., 2018, section 3.3).
+    If `reach` is None, all orders are equally likely. Otherwise each layer i draws u uniformly from [0, reach + 1), and
+    the layers are sorted by i + u. No layer moves by more than `reach` positions (Lample et al., 2018, section 3.3).
 
     >>> SeededSampler(Shuffle(), depth=6, seed=0).at(0) == SeededSampler(Shuffle(), depth=6, seed=0).at(0)
     True

@@ -14,7 +14,7 @@ OWN_TYPES = "layerwise-"
 
 
 def is_of_transformers(config: Any) -> bool:
-    """Return whether the class of `config` is one of transformers, since others may have any attribute."""
+    """Return whether `config` is a configuration of transformers, judging by its class."""
     return hasattr(type(config), "get_text_config")
 
 

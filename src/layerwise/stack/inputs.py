@@ -75,7 +75,7 @@ def example_inputs(model: nn.Module, length: int = 12) -> dict[str, Tensor] | No
 
 
 def use_examples(model: nn.Module, number: int | None) -> None:
-    """Choose which batch of `example_batches` is returned by `example_inputs`, or None for no batch."""
+    """Make `example_inputs` return this batch of `example_batches`, or None."""
     _SELECTED[model] = number
 
 

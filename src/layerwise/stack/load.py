@@ -351,7 +351,8 @@ def _is_quantized(config: Any) -> bool:
 def model_class(config: Any, trust_remote_code: bool) -> Any | None:
     """Return the class that `architectures` in the configuration names, or `AutoModel` if it is unknown.
 
-    With remote code, it is the auto class of the head instead. Raises `CheckpointError` if the class does not fit.
+    With remote code, an unknown class gives the auto class of its head. Raises `CheckpointError` if the class does not
+    fit.
     """
     for name in getattr(config, "architectures", None) or ():
         kind = find_class(name) or _registered(name, config)

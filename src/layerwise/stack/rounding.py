@@ -37,7 +37,7 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def rounding(width: int, visits: int) -> float:
-    """Return the largest gap that rounding explains after `visits` layers of `width`.
+    """Return the largest relative difference that rounding explains after `visits` layers of `width`.
 
     >>> f"{rounding(32, 5):.1g} {rounding(4096, 32):.1g}"
     '6e-06 0.0002'
@@ -50,7 +50,7 @@ def same(left: Tensor, right: Tensor) -> bool:
 
 
 def gap(actual: Tensor, expected: Tensor) -> float:
-    """Return the gap of two results. It is infinite if their shapes differ, or if only one of them is finite.
+    """Return the relative difference (*gap*) of two results, which is infinite if only one is finite or shapes differ.
 
     >>> round(gap(torch.tensor([[30.0, 45.0], [3.0, 4.0]]), torch.tensor([[30.0, 40.0], [3.0, 4.0]])), 3)
     0.1
@@ -62,7 +62,7 @@ def gap(actual: Tensor, expected: Tensor) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The gap of two results, and the largest gap that rounding explains."""
+    """The relative difference of two results, and the largest one that rounding explains."""
 
     gap: float
     rounding: float

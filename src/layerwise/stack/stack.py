@@ -308,7 +308,7 @@ class Stack:
     def note(self, layer: int, before: Tensor, after: Tensor) -> Tensor:
         """Record that you ran `layer` on `before` and got `after`, and return the state to continue with.
 
-        This is needed only without `apply`, in models whose layers read the states of all earlier layers.
+        `apply` does this for you. It matters only for models whose layers read the states of all earlier layers.
         """
         return after if self._tracker is None else self._tracker.note(layer, before, after)
 

@@ -94,7 +94,7 @@ _WRITTEN: Any = WeakTensorKeyDictionary()
 class KeyValueSharing:
     """Which layers read the keys and values of other layers, through the block argument `keyword`.
 
-    `writers` maps each entry to the layer that writes it. `reads` maps each layer to the entries that others write.
+    `writers` maps each shared entry to the layer that writes it, and `reads` each other layer to the entries it reads.
     """
 
     keyword: str

@@ -56,7 +56,7 @@ def apply_with(stack: Stack, layer: int, weights: Weights, state: Tensor, captur
 def make_random_init(stack: Stack, seed: int) -> Stack:
     """Return a randomly initialized model with the same configuration and the given seed.
 
-    Raises `UnsupportedModelError` if the model is not from transformers or has shapes unlike its configuration.
+    Raises `UnsupportedModelError` unless it is a transformers model whose shapes match its configuration.
     """
     model = stack.model
     refuse_on_disk(model, "draw a randomly initialized model")

@@ -106,8 +106,8 @@ def check_initialization(initialization: str) -> None:
 def first_values(initialization: str, sources: int, *, softmax: bool) -> list[float]:
     """Return the initial scalars (with `softmax`) or weights of a layer that reads `sources` earlier states.
 
-    All scalars are 0, except that of the previous state. It is 0 for `zero`, 1 for `biased` (as in the paper), and the
-    value of a number. For `identity`, it gives the previous state `IDENTITY_SHARE` of the weight, or all of it without
+    All scalars are 0, except that of the previous state, which is 0 for `zero`, 1 for `biased` (as in the paper), or
+    the given number. For `identity`, the previous state has `IDENTITY_SHARE` of the weight, or all of it without
     softmax. A scalar b gives the previous state the weight e^b / (e^b + sources - 1).
 
     >>> first_values("biased", 3, softmax=True), first_values("identity", 3, softmax=False)

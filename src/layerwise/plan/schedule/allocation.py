@@ -18,7 +18,7 @@ from layerwise.plan.schedule.cost import ModelCost, share_of_uniform
 from layerwise.plan.schedule.schedule import GrowthSchedule, Phase, counted
 
 PHASES = 4
-"""Default number of equal parts of a training run. Each layer is trained in the last ones."""
+"""Default number of equal parts of a training run. A layer is trained in the last one or more of them."""
 
 MIN_EFFECT = 0.01
 """Default smallest effect that counts, in nats/token. `diagnose` uses it, too."""
@@ -92,7 +92,7 @@ def allocation(importance: Sequence[Importance], *, min_effect: float = MIN_EFFE
     Args:
         importance: Importance of every layer, in order.
         min_effect: Smallest effect that counts, in nats/token.
-        phases: Number of equal parts of the training run. Each layer is trained in the last ones.
+        phases: Number of equal parts of the training run. A layer is trained in the last one or more of them.
 
     Raises:
         PlanError: If no layer has a detected effect.

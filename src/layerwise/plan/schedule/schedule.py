@@ -80,7 +80,7 @@ class GrowthSchedule:
             )
 
     def warnings(self) -> tuple[str, ...]:
-        """Return warnings about redrawn layers that are never trained.
+        """Return warnings about reinitialized layers that are never trained.
 
         >>> half = (Phase("a", 0.5, (0,)), Phase("b", 0.5, (0,), redraw=(1,)))
         >>> GrowthSchedule("odd", 2, half).warnings()
@@ -228,7 +228,7 @@ class Phase:
         shape: Learning rate: that of the training run (`run`), `constant`, or `linear` or `cosine` decay to 0.
         warmup: Fraction of the phase in which the learning rate rises from 0. With the shape `run`, it must be 0.
         optimizer: Keep the optimizer state when the phase begins (`keep`), or reset it (`drop`).
-        redraw: Layers that get new random weights.
+        redraw: Layers that are reinitialized with new random weights.
         scale: (layer, factor) pairs: all matrices of the layer are multiplied by the factor.
         copies: (layer, source) pairs: the weights of `source` are copied into `layer`.
         sample: Number of layers of `trains` that are trained at a time, drawn at random (default: all).

@@ -43,7 +43,7 @@ SLACK = 2**22
 def check_folder(folder: Path) -> Tensors:
     """List the tensors that transformers would load from `folder`, reading only their headers.
 
-    Raises `CheckpointError` if files are missing, truncated, malformed, pickled or elsewhere, or for too many layers.
+    Raises `CheckpointError` if a file is missing, truncated, malformed, pickled or not in the folder.
     """
     settings = read_config(folder)
     read_settings(folder / "generation_config.json")

@@ -71,7 +71,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class MergeNode:
-    """A merged group: the last node of each branch, and the node `base` where all branches start."""
+    """A merged group: the last node of each branch, and the node `base` from which all branches start."""
 
     merge: Reduction
     base: int

@@ -222,9 +222,9 @@ class _Pass:
 
 
 class Passes:
-    """Checks that forward passes run the plan.
+    """Checks that the forward passes in each thread run the plan.
 
-    Each thread has at most one pass, plus nested ones. A pass that `torch.compile` traces is not checked.
+    A pass that `torch.compile` traces is not checked.
     """
 
     def __init__(self, steps: Sequence[Step], depth: int, caches: PlanCaches) -> None:
@@ -255,7 +255,7 @@ class Passes:
         planned = len(self.steps)
         ran = f"the model ran {mine.executed} of the {planned} steps of the plan"
         if not mine.offered or not (mine.is_in_order or mine.executed == planned):
-            raise ModelError(f"{ran}: its forward does not iterate its list of blocks, so it cannot run plans in place")
+            raise ModelError(f"{ran}: its forward does not iterate over its blocks, so it cannot run plans in place")
         # A forward that stops where the original model ends probably uses a fixed number of layers.
         if mine.executed == mine.following == self.depth < planned and not _stops_on_purpose(runner, mine, planned):
             raise ModelError(

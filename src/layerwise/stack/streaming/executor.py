@@ -18,7 +18,7 @@ from layerwise.stack.streaming.resident import ResidentLayers
 
 @dataclass
 class StreamedExecutor:
-    """Runs graphs of plans on several batches, which share each layer that is read."""
+    """Runs graphs of plans on several batches, using each layer for all batches once it is in memory."""
 
     stack: Stack
     resident: ResidentLayers
@@ -119,7 +119,7 @@ def streaming_estimate(resident: ResidentLayers, work: Sequence[tuple[int, Graph
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One layer read: release the layer `released`, read `layer`, and compute `nodes` of each graph."""
+    """Release the layer `released`, read `layer`, and then compute these `nodes` of each graph."""
 
     layer: int
     released: int | None

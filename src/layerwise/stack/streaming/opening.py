@@ -96,7 +96,7 @@ def load_gguf(
 
 
 def load_spread(device_map: str | Mapping[str, Any], load: Callable[..., Loaded]) -> Loaded:
-    """Load a model with a device map. Weights that were converted on disk are deleted with the model."""
+    """Load a model with a device map. Temporary files with converted weights are deleted with the model."""
     converted = ConvertedWeights()
     with _quiet():
         model, report = load(
