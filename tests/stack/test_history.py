@@ -155,9 +155,12 @@ def test_a_part_of_the_rows_and_tokens_can_be_finished(output: bool) -> None:
 
 def test_branches_and_halves_are_refused_with_the_reason() -> None:
     stack = stack_of("renormalize", False)
-    with pytest.raises(UnsupportedModelError, match="merge of parallel branches"), stack.under(Plan.parse("0 (1|2) 3")):
+    with (
+        pytest.raises(UnsupportedModelError, match="a merged state has no weight"),
+        stack.under(Plan.parse("0 (1|2) 3")),
+    ):
         pass
-    for text, reason in (("0 (1|2) 3", "merge of parallel branches"), ("0 1.attn 2", "weighted sum of all earlier")):
+    for text, reason in (("0 (1|2) 3", "a merged state has no weight"), ("0 1.attn 2", "weighted sum of all earlier")):
         with pytest.raises(UnsupportedModelError, match=reason):
             stack.logits(Plan.parse(text), **inputs())
 

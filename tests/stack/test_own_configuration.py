@@ -270,5 +270,5 @@ def test_weights_of_layers_are_trained_in_place_and_named_where_a_plan_cannot_ru
     with stack.under("2 0"):
         outputs(model).sum().backward()
     assert (model.layer_weights.grad != 0).tolist() == [True, True, False, True]
-    with pytest.raises(UnsupportedModelError, match="layer_weights may weight the outputs of every layer"):
+    with pytest.raises(UnsupportedModelError, match="layer_weights may read the outputs of all layers"):
         stack.logits("2 0", **(example_inputs(model) or {}))

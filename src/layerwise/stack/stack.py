@@ -191,7 +191,8 @@ class Stack:
             self._trace = None
             names = ", ".join(per_layer_tensors(self.model, self.path))
             raise StepwiseError(
-                f"{type(self.model).__name__} fails if its layers are run one by one ({type(error).__name__}: {error})"
+                f"{type(self.model).__name__} fails when its layers are run one by one ({type(error).__name__}: "
+                f"{error})"
                 + (f". Its {names} may read the outputs of all layers; use stack.under(plan)" if names else "")
                 + compatibility.numbering(self.blocks)
             ) from error
