@@ -63,11 +63,11 @@ def test_units_are_windows_if_documents_are_few() -> None:
     [
         (
             lambda rows: rows[:-1],
-            r"'1-0' was measured 0 times instead of once on window 1 of document 'd8' \(task 'prose'",
+            r"got 0 losses of plan '1-0' on window 1 of document 'd8' \(task 'prose'",
         ),
-        (lambda rows: [*rows, rows[0]], "'0-1' was measured 2 times"),
-        (lambda rows: [*rows[:-1], replace(rows[-1], tokens=9)], "'1-0' was measured on 9 tokens instead of 6"),
-        (lambda rows: [*rows[:-1], replace(rows[-1], nll=float("nan"))], "'1-0' was measured at a loss of nan nats"),
+        (lambda rows: [*rows, rows[0]], "got 2 losses of plan '0-1'"),
+        (lambda rows: [*rows[:-1], replace(rows[-1], tokens=9)], "got 9 tokens instead of 6 of plan '1-0'"),
+        (lambda rows: [*rows[:-1], replace(rows[-1], nll=float("nan"))], "got a loss of nan nats of plan '1-0'"),
         (lambda rows: [], "no losses to compare"),
     ],
 )

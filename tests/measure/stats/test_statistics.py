@@ -348,7 +348,7 @@ def test_paired_proportions_match_their_formula_with_positive_width() -> None:
     ("numerators", "denominators", "part"),
     [
         ([[1.0, 2.0]], [1.0, 2.0, 3.0], r"got \(1, 2\) and \(3,\)"),
-        ([[1.0]], [1.0], "at least 2 units, got 1"),
+        ([[1.0]], [1.0], "at least 2 documents or windows, got 1"),
         ([[1.0, math.nan]], [1.0, 1.0], "finite"),
         ([[1.0, 2.0]], [1.0, 0.0], "positive"),
     ],

@@ -17,13 +17,13 @@ MIN_LAYERS = 4
 """Minimum number of layers for a rank correlation."""
 
 MAX_RANK_CORRELATION = 0.99
-"""A perfect rank correlation of few layers is not certain: its interval is computed from this value."""
+"""Largest rank correlation that intervals are computed from, because a perfect one of few layers is not certain."""
 
 ROUNDING = 1e-9
 
 
 def pearson(scores: ArrayLike, answers: ArrayLike) -> float:
-    """Return Pearson's correlation of two vectors, 0 if either is constant.
+    """Return Pearson's correlation of two vectors, or 0 if either is constant.
 
     >>> round(pearson([0, 1, 2], [1, 3, 5]), 6), pearson([0, 1, 2], [4, 4, 4])
     (1.0, 0.0)
@@ -34,7 +34,7 @@ def pearson(scores: ArrayLike, answers: ArrayLike) -> float:
 
 
 def spearman(scores: ArrayLike, answers: ArrayLike) -> float:
-    """Return Spearman's rank correlation of two vectors, 0 if either is constant.
+    """Return Spearman's rank correlation of two vectors, or 0 if either is constant.
 
     >>> spearman([0, 1, 2], [1, 3, 100])
     1.0
@@ -62,10 +62,11 @@ def find_correlation(name: str) -> Callable[[ArrayLike, ArrayLike], float]:
 def fisher_interval(
     value: float, freedom: int, *, min_freedom: int = 1, is_rank: bool = False, limit: float = 1 - 1e-15
 ) -> tuple[float, float]:
-    """Return Fisher's 95 % interval of a correlation of `freedom` + 3 pairs: atanh(r) is nearly normal.
+    """Return the 95 % interval of a correlation over `freedom` + 3 pairs by Fisher's transformation.
 
-    Its variance is 1 / freedom, of rank correlations (1 + r^2 / 2) / freedom (Bonett and Wright 2000). Below
-    `min_freedom` the interval is (-1, 1). Correlations beyond `limit` have the interval around `limit`.
+    atanh(r) is nearly normal with variance 1 / freedom, or (1 + r^2 / 2) / freedom for a rank correlation (Bonett and
+    Wright 2000). If `freedom` is less than `min_freedom`, the interval is (-1, 1). Correlations beyond +-`limit` are
+    transformed as +-`limit`.
 
     >>> [round(bound, 3) for bound in fisher_interval(0.8, 100)]
     [0.718, 0.86]
@@ -90,7 +91,7 @@ def normalize_ranks(values: ArrayLike) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class RankCorrelation:
-    """A rank correlation with its 95 % interval, two-sided permutation p-value, and 95 % band of the null."""
+    """A rank correlation, its 95 % interval, two-sided permutation p-value, and 95 % range of the null distribution."""
 
     value: float
     low: float
@@ -103,10 +104,11 @@ class RankCorrelation:
 def rank_correlation(
     left: ArrayLike, right: ArrayLike, *, given: ArrayLike | None = None, seed: Seed = 0, shuffles: int = 2000
 ) -> RankCorrelation | None:
-    """Compute the rank correlation of `left` and `right`, shape (layers,), or the partial one with `given` held fixed.
+    """Compute the rank correlation of `left` and `right`, (layers,), or their partial correlation given `given`.
 
-    The null shuffles the layers of one of the two (with `given`, of its residuals: Freedman and Lane 1983). Returns
-    `None` for fewer than 4 layers or constant values, and 0 if `given` explains all ranks of one of the two.
+    The null distribution comes from shuffling `right`, or its residuals if there is a `given` (Freedman and Lane 1983).
+    Returns None for fewer than 4 layers or if `left` or `right` is constant. The correlation is 0 if `given` explains
+    all ranks of `left` or `right`.
 
     >>> rank_correlation([1, 2, 3, 4, 5], [2, 4, 6, 8, 100]).value
     1.0

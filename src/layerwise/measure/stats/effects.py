@@ -33,20 +33,21 @@ def compute_effects(
     by_task: bool = True,
     resamples: int = 10_000,
 ) -> list[Score]:
-    """Compare every plan in `losses` with the plan `baseline`.
+    """Compare the loss of every plan in `losses` with that of the plan `baseline`, paired by document.
 
-    Metrics: `nll` and `delta_nll` (nats/token), `null_band` (simultaneous half-width of the null around zero),
-    `token_accuracy`, and for answer tasks `exact_match` and `delta_exact_match`. Intervals are at 95 % over documents
-    (windows if there are fewer than 8), stratified by task; p-values are those of `assess_effects`, Holm-adjusted
-    over the plans of a task.
+    The metrics are `nll` and `delta_nll` in nats/token, `token_accuracy`, `null_band` (half-width of the band around 0
+    that contains all plans without effect in 95 % of studies), and for `answer_tasks` also `exact_match` and
+    `delta_exact_match`. The 95 % intervals are over documents (windows if there are fewer than 8 documents) and
+    stratified by task, the label of a group of documents. p-values are Holm-adjusted over the plans of a task. Losses
+    are tested with `assess_effects`, and answers with McNemar's test if there is one per document.
 
     Args:
         losses: One row per plan and window.
         baseline: The plan to compare with.
         seed: Seed of the resampling.
-        answer_tasks: Tasks whose windows are prompts with an answer.
-        by_task: Also return the rows of each task, not only those of `all`.
-        resamples: Number of bootstrap resamples.
+        answer_tasks: Tasks in which every window is a prompt with an answer.
+        by_task: Return rows for each task and for all tasks pooled (`all`), not only pooled ones.
+        resamples: Number of bootstrap resamples and of sign flips.
 
     Returns:
         Rows of measure `effect`, ordered by task (`all` last), metric and plan.
@@ -59,7 +60,7 @@ def compute_effects(
         raise MeasureError(f"The baseline {baseline!r} is not among the plans: {near_matches(baseline, grid.plans)}.")
     for task in answer_tasks:
         if task not in grid.tasks():
-            raise MeasureError(f"There is no task {task!r}: {near_matches(task, grid.tasks())}.")
+            raise MeasureError(f"The text has no task {task!r}: {near_matches(task, grid.tasks())}.")
     parts = {task: grid.of_task(task) for task in grid.tasks()} if by_task else {}
     if len(parts) != 1 and POOLED not in parts:
         parts[POOLED] = grid
@@ -196,7 +197,10 @@ class _TaskEffects:
 
 @dataclass(frozen=True, slots=True)
 class ConditionLosses:
-    """Losses stored under `key`, reported as `metric` with `columns`; those of one `family` are corrected together."""
+    """A condition whose losses are stored under `key`, and the `metric` and `columns` of its rows.
+
+    p-values are corrected over the conditions with the same metric and `family`.
+    """
 
     key: str
     metric: str
@@ -213,10 +217,10 @@ def compare_conditions(
     seed: int,
     by_task: bool = True,
 ) -> list[Score]:
-    """Compare conditions with the baseline: rows of `measure`, each with the null band `against no_effect`.
+    """Compare the losses of `conditions` with those of `baseline`, and return rows of `measure`.
 
-    Conditions without losses on every window of the baseline are omitted. Without `by_task` only the rows of `all`
-    are returned.
+    A condition without the column `against` also gets a row with its null band, in which `against` is `no_effect`.
+    Conditions that lack losses on some windows are omitted. If `by_task` is False, all tasks are pooled.
     """
     rows_by_key: dict[str, list[Loss]] = defaultdict(list)
     for row in losses:
@@ -234,17 +238,17 @@ def compare_conditions(
 
 
 def describe_test(units: int, comparisons: int) -> str | None:
-    """Explain why a t test replaces sign-flip tests for this many units and plans; None if it does not.
+    """Explain why a t test replaces sign-flip tests for this many units and plans, or return None if it does not.
 
     >>> describe_test(8, 6)
     >>> describe_test(8, 90)
-    '8 documents or windows are too few for sign-flip tests of 90 plans: a t test, corrected for 90, is used'
+    '8 documents or windows are too few for sign-flip tests of 90 plans, so a t test corrected for 90 plans is used'
     """
     if statistics.flips_can_decide(units, comparisons):
         return None
     return (
-        f"{units} documents or windows are too few for sign-flip tests of {comparisons:,} plans: a t test, "
-        f"corrected for {comparisons:,}, is used"
+        f"{units} documents or windows are too few for sign-flip tests of {comparisons:,} plans, so a t test "
+        f"corrected for {comparisons:,} plans is used"
     )
 
 

@@ -13,18 +13,18 @@ Numbers = NDArray[np.float64]
 Value = TypeVar("Value", float, Numbers)
 
 Bounded = tuple[float, float | None, float | None]
-"""A value with the bounds of its interval, if it has one."""
+"""A value and the bounds of its interval, which are None if it has no interval."""
 
 POWER = 0.8
-"""Power of minimum detectable effects."""
+"""Statistical power for which minimum detectable effects are computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampleEstimate(Generic[Value]):
-    """An estimate, or one per plan (arrays of shape (plans,)), with interval, standard error and degrees of freedom.
+    """An estimate, or arrays of them, with interval bounds, standard error and degrees of freedom.
 
-    `skewness` is the third cumulant of the value divided by error^3. Tests and intervals use it only where it widens
-    them.
+    `skewness` is the third cumulant of the estimate divided by error^3. Tests and intervals are corrected for it only
+    where the correction makes them more conservative.
     """
 
     value: Value
@@ -59,7 +59,7 @@ class SampleEstimate(Generic[Value]):
         return np.asarray(np.where(error == 0, if_certain, tail), dtype=np.float64)
 
     def detectable(self, comparisons: float = 1) -> Numbers:
-        """Return the effect that the first step of Holm's correction detects with 80 % power."""
+        """Return the effect that is detected with 80 % power at level 5 % / `comparisons`."""
         return np.asarray(t_factor(np.asarray(self.freedom), comparisons) * self.error)
 
     def row(self) -> tuple[float, float, float]:
@@ -73,7 +73,7 @@ class SampleEstimate(Generic[Value]):
 
 
 def student_quantile(share: float, freedom: Value) -> Value:
-    """Return the quantile of Student's t, bit-identical to `scipy.stats.t.ppf` and 100 times as fast.
+    """Return a quantile of Student's t, equal to `scipy.stats.t.ppf` to the bit but 100 times as fast.
 
     >>> round(student_quantile(0.975, 9), 3)
     2.262
@@ -85,7 +85,7 @@ def student_quantile(share: float, freedom: Value) -> Value:
 def hall_transform(t: ArrayLike, skewness: ArrayLike) -> Numbers:
     """Transform a t statistic to a nearly symmetric one (Hall 1992, JRSS B 54).
 
-        t + A t^2 / 3 + A^2 t^3 / 27 + A / 6        A the skewness of the value
+        t + A t^2 / 3 + A^2 t^3 / 27 + A / 6        A is the skewness of the estimate
 
     >>> hall_transform(-3.0, 0.5).round(3), hall_transform(3.0, 0.5).round(3)
     (np.float64(-1.667), np.float64(4.833))
@@ -95,7 +95,7 @@ def hall_transform(t: ArrayLike, skewness: ArrayLike) -> Numbers:
 
 
 def invert_hall_transform(z: ArrayLike, skewness: ArrayLike) -> Any:
-    """Return the t statistic that `hall_transform` transforms to `z`, or `z` itself if that is further from zero.
+    """Return the t statistic that `hall_transform` maps to `z`, or `z` itself if `z` is further from zero.
 
     >>> float(invert_hall_transform(-1.667, 0.5).round(2)), float(invert_hall_transform(1.667, 0.5).round(2))
     (-3.0, 1.67)
@@ -107,16 +107,16 @@ def invert_hall_transform(z: ArrayLike, skewness: ArrayLike) -> Any:
 
 
 def skewness_factor(units: ArrayLike) -> Numbers:
-    """Return the factor min(2, 1 + (16 / units)^2) that corrects the skewness of small samples.
+    """Return min(2, 1 + (16 / units)^2), a factor for the skewness of small samples, which is underestimated.
 
-    Chosen by simulation so that 30 plans with exponential effects on 16 documents keep their error rate (see
-    `tests/measure/stats/test_statistics.py`).
+    The factor was chosen by simulation so that tests of 30 plans with exponential effects on 16 documents keep their
+    error rate (see `tests/measure/stats/test_statistics.py`).
     """
     return np.minimum(2.0, 1 + np.square(16 / np.asarray(units, dtype=np.float64)))
 
 
 def satterthwaite(variance: Numbers, squares: Numbers) -> Numbers:
-    """Return the degrees of freedom (sum v)^2 / sum (v^2 / f) of a sum of variances; `squares` is the denominator."""
+    """Return Satterthwaite's degrees of freedom, `variance`^2 / `squares`, where `squares` is sum (v^2 / f)."""
     return np.divide(np.square(variance), squares, out=np.full(np.shape(variance), 1e6), where=squares > 0)
 
 

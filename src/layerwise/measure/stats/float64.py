@@ -1,4 +1,4 @@
-"""Double precision on any device; MPS and some XPU devices lack float64."""
+"""Convert tensors to float64 on any device; MPS and some XPU devices lack it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def widest_dtype(device: torch.device) -> torch.dtype:
 
 
 def to_float64(values: Tensor) -> Tensor:
-    """Return `values` detached in float64, moved to the CPU if their device lacks float64."""
+    """Detach `values` and convert them to float64, on the CPU if their device lacks float64."""
     values = values.detach()
     return (values if widest_dtype(values.device) == torch.float64 else values.cpu()).double()
 
@@ -23,7 +23,7 @@ def to_float64_cpu(values: Tensor) -> Tensor:
 
 
 def widen(values: Tensor) -> Tensor:
-    """Return `values` detached in the widest dtype of their device: float64, or float32 if it lacks float64."""
+    """Detach `values` and convert them to float64, or to float32 if their device lacks float64."""
     return values.detach().to(widest_dtype(values.device))
 
 

@@ -1,11 +1,9 @@
-"""Losses as arrays for paired comparisons, and strata by task.
+"""Arrange losses as arrays for paired comparisons, and stratify them by task.
 
-A text with several tasks is a fixed mix, which an estimate from part of the text has to keep:
+A task is the label of a group of documents. The tasks of a text have fixed fractions w_h of its tokens, which also
+weight an estimate from a part of the text (Cochran 1977, 5.4). Small tasks share one stratum.
 
     effect = sum_h w_h * effect_h            se^2 = sum_h w_h^2 * se_h^2
-
-with w_h the tasks' shares of all tokens, and Satterthwaite's degrees of freedom (Cochran 1977, 5.4). Small tasks are
-merged.
 """
 
 from __future__ import annotations
@@ -29,17 +27,17 @@ __all__ = ["MIN_UNITS", "WHOLE", "Cell", "Grid", "Piece", "arrange", "complete",
 Cell = tuple[str, str, int]
 
 Piece = tuple[str, str, int]
-"""A piece of text: task, document, and window (`WHOLE` for the whole document)."""
+"""A document or window of a text: its task, its document, and its window index (`WHOLE` for a document)."""
 
 WHOLE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Losses of every plan on every cell (task, document, window), both sorted.
+    """Losses of every plan on every cell (task, document, window); plans and cells are sorted.
 
-    `nll` and `hits` have shape (plans, cells), `tokens` (cells,). Its units (documents, or windows if there are fewer
-    than 8 documents) may be resampled independently.
+    `nll` and `hits` have the shape (plans, cells), `tokens` has the shape (cells,). The units that are resampled are
+    documents, or windows if there are fewer than 8 documents.
     """
 
     plans: tuple[str, ...]
@@ -76,10 +74,11 @@ class Grid:
 
 
 def arrange(losses: Iterable[Loss]) -> Grid:
-    """Arrange losses as arrays.
+    """Arrange losses as arrays of shape (plans, windows).
 
     Raises:
-        MeasureError: Unless every plan has every window exactly once, with equal tokens and a finite loss.
+        MeasureError: If a plan lacks a window or has it twice, if plans differ in scored tokens, or if a loss is not
+            finite.
     """
     rows = list(losses)
     if not rows:
@@ -92,15 +91,15 @@ def arrange(losses: Iterable[Loss]) -> Grid:
     at = np.array([row_of[row.plan] * len(cells) + column_of[row.task, row.document, row.window] for row in rows])
     counts = np.bincount(at, minlength=len(plans) * len(cells)).reshape(shape)
     for plan, cell in np.argwhere(counts != 1)[:1]:
-        _refuse_pair(plans[plan], cells[cell], f"{counts[plan, cell]} times instead of once")
+        _refuse_pair(plans[plan], cells[cell], f"{counts[plan, cell]} losses")
     nll, hits, tokens = np.empty((3, *shape))
     nll.flat[at] = [row.nll for row in rows]
     hits.flat[at] = [row.hits for row in rows]
     tokens.flat[at] = [row.tokens for row in rows]
     for plan, cell in np.argwhere(tokens != tokens[0])[:1]:
-        _refuse_pair(plans[plan], cells[cell], f"on {tokens[plan, cell]:.0f} tokens instead of {tokens[0, cell]:.0f}")
+        _refuse_pair(plans[plan], cells[cell], f"{tokens[plan, cell]:.0f} tokens instead of {tokens[0, cell]:.0f}")
     for plan, cell in np.argwhere(~np.isfinite(nll))[:1]:
-        _refuse_pair(plans[plan], cells[cell], f"at a loss of {nll[plan, cell]} nats")
+        _refuse_pair(plans[plan], cells[cell], f"a loss of {nll[plan, cell]} nats")
     return Grid(plans, cells, nll, hits, tokens[0])
 
 
@@ -113,32 +112,33 @@ def complete(losses: Iterable[Loss]) -> list[Loss]:
     return [row for row in rows if len(measured[row.task, row.document, row.window]) == plans]
 
 
-def _refuse_pair(plan: str, cell: Cell, count: str) -> NoReturn:
+def _refuse_pair(plan: str, cell: Cell, fault: str) -> NoReturn:
     task, document, window = cell
     raise MeasureError(
-        f"Plans are compared on the same windows, but plan {plan!r} was measured {count} on window {window} of "
-        f"document {document!r} (task {task!r}). Finish the run, or keep the shared windows with complete()."
+        f"Every plan must have one finite loss per window over the same tokens, got {fault} of plan {plan!r} on window "
+        f"{window} of document {document!r} (task {task!r}). Finish the run, or remove this window from every plan."
     )
 
 
 REST = "the rest"
 
 MIN_DOCUMENTS = 16
-"""Minimum number of documents to split a text into halves that each have an interval."""
+"""Minimum number of documents to split a text into two halves with an interval each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strata:
-    """The stratum of each task, and the share of all tokens in each stratum."""
+    """The stratum of each task, and the fraction of all tokens in each stratum."""
 
     of_task: Mapping[str, str]
     weight: Mapping[str, float]
 
     @classmethod
     def from_lengths(cls, lengths: Mapping[Piece, int]) -> Strata:
-        """Assign tasks with enough pieces for two halves to their own strata, and all others to `REST`.
+        """Make each task with at least 16 pieces a stratum, and merge all other tasks into `REST`.
 
-        If `REST` is too small for two halves, the smallest of the large tasks joins it. `lengths` are scored tokens.
+        If `REST` has fewer than 16 pieces, the smallest of the large tasks is merged into it as well. `lengths` maps
+        pieces to their numbers of scored tokens.
 
         >>> tasks = [("a", 16), ("b", 40), ("c", 1)]
         >>> pieces = [(task, str(number), -1) for task, count in tasks for number in range(count)]
@@ -169,7 +169,7 @@ class Strata:
         return np.array([names.index(strata.of_task[task]) for task, _, _ in units], dtype=np.intp)
 
     def at_most(self, count: int) -> Strata:
-        """Limit the number of strata to `count` by merging the smallest into `REST`.
+        """Limit the number of strata to `count` by merging the smallest ones into `REST`.
 
         >>> Strata({"a": "a", "b": "b", "c": "c"}, {"a": 0.8, "b": 0.1, "c": 0.1}).at_most(2).weight
         {'a': 0.8, 'the rest': 0.2}
@@ -206,9 +206,9 @@ def shuffle_pieces(pieces: Iterable[Piece], seed: int) -> tuple[Piece, ...]:
 
 @dataclass(frozen=True, slots=True)
 class StratumPart:
-    """The weighted contribution of a stratum to the effects of plans: arrays of shape (plans,).
+    """The weighted contribution of a stratum to the effect of each plan, in arrays of shape (plans,).
 
-    `third` is the third cumulant, `freedom` the degrees of freedom of the variance.
+    `third` is the third cumulant, and `freedom` the degrees of freedom of the variance.
     """
 
     name: str
@@ -220,7 +220,7 @@ class StratumPart:
 
 
 def stratum_parts(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata) -> list[StratumPart]:
-    """Compute the contribution of each stratum to the effects of `plans`, without strata that have no losses yet."""
+    """Compute the contribution of each stratum to the effects of `plans`; strata without losses are omitted."""
     origin = grid.nll[grid.plans.index(baseline)]
     changes = grid.nll[[grid.plans.index(plan) for plan in plans]] - origin
     owners = np.array([strata.of_task[task] for task, _, _ in grid.cells])
@@ -255,10 +255,10 @@ def combine_strata(parts: Sequence[StratumPart], level: float) -> list[SampleEst
 
 @dataclass
 class StratifiedSample:
-    """A growing sample of a text: the pieces of each stratum in reading order, and how many of them were taken.
+    """A growing sample of a text: a queue of pieces for each stratum, and how many of them were taken.
 
-    `take_more` draws from the stratum with the largest variance reduction per token, v_h / (n_h (n_h + 1)), which
-    tends to Neyman's allocation (Cochran 1977, 5.5).
+    `take_more` takes the next piece from the stratum where it reduces the variance most per token. The reduction is
+    v_h / (n_h (n_h + 1)), and the resulting sample sizes approach Neyman's allocation (Cochran 1977, 5.5).
 
     >>> lengths = {("a", str(n), -1): 2 for n in range(20)} | {("b", str(n), -1): 6 for n in range(20)}
     >>> sample = StratifiedSample.from_order(lengths, lengths, Strata.from_lengths(lengths))
@@ -275,10 +275,7 @@ class StratifiedSample:
 
     @classmethod
     def from_order(cls, order: Iterable[Piece], lengths: Mapping[Piece, int], strata: Strata) -> StratifiedSample:
-        """Start an empty sample.
-
-        Strata are sorted by weight, heaviest first. The pieces of a stratum are read in `order`.
-        """
+        """Create an empty sample that takes pieces in `order` and sorts strata by weight, largest first."""
         heaviest = sorted(strata.weight, key=lambda name: -strata.weight[name])
         queues: dict[str, list[Piece]] = {name: [] for name in heaviest}
         for piece in order:
@@ -303,7 +300,7 @@ class StratifiedSample:
         return added
 
     def take_more(self, tokens: int, variances: Mapping[str, float]) -> list[Piece]:
-        """Take further pieces with at most `tokens` tokens in total; `variances` are the v_h, in any unit."""
+        """Take more pieces, with at most `tokens` tokens in total, given the variance v_h of each stratum."""
         cost = {name: sum(map(self.lengths.__getitem__, queue)) / len(queue) for name, queue in self.queues.items()}
         added: list[Piece] = []
         until = self.tokens + tokens

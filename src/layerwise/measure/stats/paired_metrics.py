@@ -1,8 +1,8 @@
-"""Paired comparison of two models on the same documents: difference, interval, p-value and verdict by metric.
+"""Compare two models on the same documents: difference, interval, p-value and verdict for each metric.
 
-A score is the ratio of sums over documents that reproduces the reported score (mean, log-perplexity, bits per byte,
-corpus F1), linearized by document if the denominators differ. Values of 0 and 1 are compared with McNemar's exact test
-and Bonett and Price's interval, all others with `assess_effects` and an expanded percentile bootstrap.
+A score (mean, log-perplexity, bits per byte, corpus F1) is a ratio of sums over documents. If the denominators of the
+two models differ, the ratios are linearized. Scores that are 0 or 1 on every document are compared with McNemar's exact
+test and Bonett and Price's interval, all others with `assess_effects` and an expanded percentile bootstrap.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from layerwise.results.rows import Score
 RESAMPLES = 10_000
 
 Ratio = tuple[Numbers, Numbers]
-"""Numerators and denominators of a score by document."""
+"""Numerators and denominators of a score, one of each per document."""
 
 
 def mcnemar_p(gained: int, lost: int) -> float:
@@ -41,7 +41,7 @@ def mcnemar_p(gained: int, lost: int) -> float:
 
 
 def mcnemar_power(loss: float, rate: float, trials: int, alpha: float) -> float:
-    """Return the exact power of McNemar's test at `alpha` if answers are lost at `rate + loss` and gained at `rate`.
+    """Return the power of McNemar's exact test if `rate + loss` of the answers turn wrong and `rate` turn right.
 
     >>> round(mcnemar_power(0.1, 0.0, 100, 0.05), 3)
     0.942
@@ -60,10 +60,10 @@ def mcnemar_power(loss: float, rate: float, trials: int, alpha: float) -> float:
 
 
 def mcnemar_detectable(gained: int, lost: int, trials: int, comparisons: int) -> float:
-    """Return the smallest drop in accuracy that McNemar's test detects with 80 % power.
+    """Return the smallest drop in accuracy that McNemar's test detects with 80 % power, or the largest possible drop.
 
-    It is at most the largest possible drop. The level is corrected for `comparisons`. Apart from this drop, as many
-    answers are assumed to change as were observed, half in each direction.
+    The level is 5 % / `comparisons`. In addition to the drop, as many answers are assumed to change as were observed to
+    change, half of them in each direction.
     """
     rate = min((gained + lost) / (2 * trials), 0.5)
     most = 1 - 2 * rate
@@ -75,7 +75,7 @@ def mcnemar_detectable(gained: int, lost: int, trials: int, comparisons: int) ->
 
 
 def mcnemar_needed(gained: int, lost: int, trials: int, margin: float, comparisons: int) -> int | None:
-    """Return the number of documents for 80 % power at a drop of `margin` (see `mcnemar_detectable`), or `None`.
+    """Return the number of documents that detect a drop of `margin` with 80 % power, or None if it is impossible.
 
     >>> mcnemar_needed(0, 0, 50, 0.1, 1)
     78
@@ -95,7 +95,7 @@ def mcnemar_needed(gained: int, lost: int, trials: int, margin: float, compariso
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """The ratio of sums behind a score; `prefix` ("log ") marks metrics compared by their logarithm."""
+    """A score as a ratio of sums of `numbers` values per document; with the `prefix` "log ", its logarithm."""
 
     numbers: int
     ratio: Callable[[Numbers], Ratio]
@@ -112,7 +112,7 @@ AGGREGATIONS = (
 
 
 def find_aggregation(values: Sequence[Sequence[float] | None], score: float) -> Aggregation | None:
-    """Find the aggregation of `values` (documents, numbers) that reproduces `score`, or `None`."""
+    """Find the aggregation that computes `score` from `values` (documents, numbers), or return None."""
     widths = {0 if value is None else len(value) for value in values}
     for each in AGGREGATIONS:
         if widths == {each.numbers}:
@@ -130,7 +130,7 @@ def _linearize(above: Numbers, below: Numbers) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class PairedMetric:
-    """A metric of one task in two evaluations of the same documents: values of shape (documents, numbers)."""
+    """Values of one metric and task for two models on the same documents, shape (documents, numbers)."""
 
     task: str
     metric: str
@@ -157,7 +157,7 @@ class PairedMetric:
         return _linearize(after, other_below) - _linearize(before, below), np.ones(len(before))
 
     def test(self, comparisons: int) -> tuple[SampleEstimate[float], float]:
-        """Return the difference with its 95 % interval, and its p-value; NaN for fewer than 8 documents."""
+        """Return the difference with its 95 % interval and p-value, which are NaN for fewer than 8 documents."""
         above, below = self.changes()
         if below.size < MIN_UNITS:
             return SampleEstimate(float(above.sum() / below.sum()), *[math.nan] * 4), math.nan
@@ -174,7 +174,7 @@ class PairedMetric:
         return self.aggregation is AGGREGATIONS[0] and bool(np.isin([self.baseline, self.other], (0.0, 1.0)).all())
 
     def detectable(self, difference: SampleEstimate[float], comparisons: int) -> float:
-        """Return the difference that the test detects with 80 % power; NaN for fewer than 8 documents."""
+        """Return the difference that the test detects with 80 % power, or NaN for fewer than 8 documents."""
         if math.isnan(difference.error):
             return math.nan
         if self.is_right_or_wrong:
@@ -208,7 +208,7 @@ class PairedMetric:
         return shown if p_adjusted < ALPHA else vocab.INCONCLUSIVE
 
     def row(self, measure: str, value: float, low: float | None, high: float | None, **columns: Any) -> Score:
-        """Return a row of this metric, without the columns that are NaN."""
+        """Return a row of this metric, omitting columns that are NaN."""
         columns = {
             "task": self.task,
             "variant": self.variant,
@@ -222,14 +222,14 @@ class PairedMetric:
 
 
 def paired_rows(pairs: Sequence[PairedMetric], margin: float, tolerated: float | None = None) -> Iterator[Score]:
-    """Yield the rows of every pair, and of `all` for metrics with several tasks, Holm-adjusted together.
+    """Yield the rows of every pair, and pooled rows (task `all`) for each metric with several tasks.
 
-    Measures:
-        paired: The difference with its mde. `alike` if the simultaneous interval is inside the margin, `better` or
-            `worse` if the adjusted p-value is below 0.05, otherwise inconclusive.
-        needed: Documents for 80 % power at the margin, for answers that are right or wrong.
-        tolerance: Simultaneous one-sided bounds on how much worse the score is. `exceeded` if it is significantly worse
-            by more than `tolerated`, `kept` if `high` is below `tolerated`, otherwise inconclusive.
+    p-values are Holm-adjusted over all of these comparisons. The rows have these measures:
+        paired: The difference and its minimum detectable effect. The verdict is `alike` if the simultaneous interval is
+            inside the margin, `better` or `worse` if the adjusted p-value is below 0.05, otherwise inconclusive.
+        needed: For right or wrong answers, the number of documents that detect a drop of `margin` with 80 % power.
+        tolerance: How much worse the score is, with simultaneous one-sided bounds. The verdict is `exceeded` if it is
+            significantly worse by more than `tolerated`, `kept` if `high` is below `tolerated`, otherwise inconclusive.
         evaluated: The score of each model.
     """
     groups: dict[tuple[object, ...], list[PairedMetric]] = {}

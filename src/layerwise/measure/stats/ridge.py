@@ -1,6 +1,7 @@
-"""Ridge regression of many targets at once (Hoerl and Kennard 1970), in the primal or the dual, whichever is smaller.
+"""Ridge regression of many targets at once (Hoerl and Kennard 1970).
 
-With X (n, p) and Y (n, d) centered, and lambda a share of the mean eigenvalue of X^T X:
+X (n, p) and Y (n, d) are centered, and lambda is a multiple of the mean eigenvalue of X^T X. The smaller of the two
+systems is solved, primal or dual:
 
     B = (X^T X + lambda I)^-1 X^T Y = X^T (X X^T + lambda I)^-1 Y          prediction = mean(Y) + (x - mean(X)) B
 """
@@ -14,12 +15,12 @@ import torch
 from torch import Tensor
 
 PENALTIES = (0.1, 1.0, 10.0)
-"""Penalties to try, as shares of the mean eigenvalue."""
+"""Penalties to try, as multiples of the mean eigenvalue of X^T X."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RidgeFit:
-    """Fitted coefficients (p, d) with the means of x (p,) and y (d,)."""
+    """The coefficients (p, d) of a ridge regression, and the means of x (p,) and y (d,)."""
 
     coefficients: Tensor
     x_mean: Tensor
@@ -35,7 +36,7 @@ class RidgeFit:
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """Sums of squared errors of a prediction and of the training mean: R2 = 1 - errors / total."""
+    """Sums of squared errors of a fit (`errors`) and of the training mean (`total`): R2 = 1 - errors / total."""
 
     errors: float
     total: float
@@ -43,7 +44,7 @@ class Residual:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moments:
-    """Uncentered sums of a regression, which can be added up over batches: rows, x, y, X^T X and X^T Y."""
+    """The number of rows and the sums of x, y, X^T X and X^T Y, which can be added up over batches."""
 
     count: int
     x: Tensor
@@ -68,7 +69,7 @@ class Moments:
 
 
 def fit_ridge(x: Tensor, y: Tensor, shares: Sequence[float]) -> list[RidgeFit]:
-    """Fit y (n, d) on x (n, p) at every penalty in `shares`, in float64.
+    """Fit y (n, d) on x (n, p) once for each penalty in `shares`, given as multiples of the mean eigenvalue.
 
     >>> x = torch.arange(6, dtype=torch.float64).view(3, 2)
     >>> round(fit_ridge(x, x[:, :1], [1e-9])[0].predict(x)[2].item(), 3)
@@ -93,7 +94,7 @@ def choose_penalty(x: Tensor, y: Tensor) -> float:
 
 
 def count_fitted_rows(rows: int) -> int:
-    """Count the rows to fit if a fifth is held out."""
+    """Return how many of `rows` are used for fitting if a fifth is held out."""
     return rows - max(1, rows // 5)
 
 

@@ -27,7 +27,7 @@ METRIC_RANGES = {
     "accuracy_lost": (-1.0, 1.0),
     "agreement_lost": (-1.0, 1.0),
 }
-"""The possible values of bounded metrics."""
+"""The smallest and the largest possible value of bounded metrics."""
 
 
 def deviation_bias(degrees: float) -> float:
@@ -42,19 +42,19 @@ def deviation_bias(degrees: float) -> float:
 
 
 Bounds = tuple[float | None, float | None]
-"""The bounds of an interval, or `None` for both."""
+"""The bounds of an interval; both are None if there is no interval."""
 
 
 def seed_interval(values: Sequence[float], metric: str = "", over_examples: Sequence[Bounds] | None = None) -> Bounds:
-    """Return the 95 % interval of the mean over seeds, clipped to the metric's range (`METRIC_RANGES`).
+    """Return the 95 % interval of the mean of `values` over seeds, clipped to the metric's range (`METRIC_RANGES`).
 
-    `over_examples` are the intervals [low_s, high_s] of each seed's value v_s over the examples that all seeds share,
-    whose errors do not average out (Banerjee 1960; each side by itself as in Zou and Donner 2008):
+    `over_examples` has the interval [low_s, high_s] of each seed's value v_s over test examples. All seeds share the
+    examples, so these errors do not average out (Banerjee 1960; each side separately as in Zou and Donner 2008):
 
         low     mean v_s - sqrt(r^2 + (mean (v_s - low_s))^2)        r = t(n - 1, 97.5 %) * sd(v) / sqrt(n)
         high    mean v_s + sqrt(r^2 + (mean (high_s - v_s))^2)
 
-    Without `over_examples` this is Student's interval, (None, None) for a single seed or equal values.
+    If `over_examples` is None, this is Student's interval, or (None, None) for a single seed or equal values.
 
     >>> [round(bound, 3) for bound in seed_interval([0.9, 1.0, 0.95], "accuracy")]
     [0.826, 1.0]
@@ -77,7 +77,8 @@ def seed_interval(values: Sequence[float], metric: str = "", over_examples: Sequ
 def average_rows(rows: Sequence[Score], metric: str | None = None, **columns: Any) -> Score:
     """Average rows of several seeds, with the interval of `seed_interval`.
 
-    `metric` names the range of the values (default: the metric of the rows); `columns` replace those of the first row.
+    The interval is clipped to the range of `metric` (default: the metric of the rows). All other columns are those of
+    the first row, unless `columns` replaces them.
     """
     values = [row.value for row in rows]
     low, high = seed_interval(
@@ -92,7 +93,10 @@ def _differ(values: ArrayLike) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SeedDifference:
-    """A mean difference over paired seeds; interval, p-value and mde are `None` for one seed or equal differences."""
+    """A mean difference over paired seeds.
+
+    The interval, p-value and minimum detectable effect are None for one seed or if all differences are equal.
+    """
 
     value: float
     seeds: int
@@ -103,12 +107,12 @@ class SeedDifference:
 
 
 def seed_difference(values: Mapping[int, float], others: Mapping[int, float]) -> SeedDifference:
-    """Compare `values` with `others` over the seeds in both, with Student's t over the differences d_s of n seeds.
+    """Compare `values` with `others` by a paired t test over the n seeds that both have, with differences d_s.
 
         value = mean d_s        low, high = value -+ t(n - 1, 97.5 %) * sd(d) / sqrt(n)
 
-    The mde (80 % power) is corrected for the bias of the standard deviation of few seeds (`deviation_bias`). Raises
-    `MeasureError` if no seed is in both.
+    The minimum detectable effect (80 % power) is corrected for the bias of the standard deviation of few seeds
+    (`deviation_bias`). Raises `MeasureError` if `values` and `others` share no seed.
 
     >>> found = seed_difference({0: 2.0, 1: 3.0, 2: 4.0}, {0: 1.0, 1: 2.1, 2: 2.9})
     >>> round(found.value, 6), found.seeds, round(found.low, 3), round(found.high, 3)

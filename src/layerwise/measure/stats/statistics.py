@@ -1,8 +1,9 @@
-"""Intervals and tests for paired differences, on arrays (plans, units); a unit is a document, not a token.
+"""Intervals and tests for paired differences, on arrays of shape (plans, units).
 
     effect[p] = sum_u numerator[p, u] / sum_u denominator[u]        e.g. extra nats of plan p per scored token
 
-Units are resampled jointly for all plans. Draws depend only on `seed` and the number of units.
+A unit is a document or window, not a token. Units are resampled jointly for all plans. Random draws depend only on
+`seed` and the number of units.
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ ALPHA = 0.05
 LEVEL = 0.95
 
 FLIPS_PER_PLAN = 40
-"""Sign flips per plan, enough for the smallest p-value to survive Holm's correction."""
+"""Number of sign flips per plan, enough for the smallest p-value to stay significant after Holm's correction."""
 
 MAX_SIMULATED_UNITS = 128
-"""Number of units from which on `assess_effects` has the power of Student's t test."""
+"""Number of units from which `minimum_detectable_effect` assumes the power of Student's t test."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignFlips:
-    """Result of `sign_flips`.
+    """The result of `sign_flips`.
 
-    `p` are the two-sided p-values, `(plans,)`. `critical` is the 95 % quantile, over flips, of the largest
-    |effect| / standard error of any plan.
+    `p` has the two-sided p-values, (plans,). `critical` is the 95 % quantile, over flips, of the largest
+    |effect| / standard error among the plans.
     """
 
     p: Numbers
@@ -61,7 +62,7 @@ class SignFlips:
 
 
 def ratio(numerators: ArrayLike, denominators: ArrayLike) -> Numbers:
-    """Divide the sums over units: (plans, units), (units,) -> (plans,).
+    """Divide the sums of numerators (plans, units) and denominators (units,) over units, giving shape (plans,).
 
     >>> ratio([[1.0, 2.0], [0.0, -3.0]], [2.0, 4.0]).tolist()
     [0.5, -0.5]
@@ -82,11 +83,15 @@ def standard_error(numerators: ArrayLike, denominators: ArrayLike, strata: Strat
 def student_interval(
     numerators: ArrayLike, denominators: ArrayLike, *, strata: StratumLabels | None = None
 ) -> SampleEstimate[Numbers]:
-    """Return ratios +- t * standard error, with units - 1 degrees of freedom, or Satterthwaite's with `strata`.
+    """Return each plan's `ratio` with Student's interval, ratio +- t * standard error.
 
-    For log-normal unit lengths (sigma 1) its coverage is 87, 89, 92 and 94 % at 8, 16, 40 and 148 units, and 82, 85,
-    88 and 93 % for exponential effects (`paired_bootstrap`: 93, 93, 93, 94 and 89, 90, 90, 94 %). For decisions use
-    `skewed_interval`.
+    The degrees of freedom are units - 1, or Satterthwaite's if there are `strata`. Simulated coverage of nominal 95 %,
+    for log-normal unit lengths (sigma 1) and 8, 16, 40 and 148 units:
+
+        normal effects         87, 89, 92, 94 %        (`paired_bootstrap`: 93, 93, 93, 94 %)
+        exponential effects    82, 85, 88, 93 %        (`paired_bootstrap`: 89, 90, 90, 94 %)
+
+    Use `skewed_interval` for decisions.
     """
     above, below = _check_units(numerators, denominators)
     spread = _Spread.from_units(above, below, strata)
@@ -96,13 +101,13 @@ def student_interval(
 def skewed_interval(
     numerators: ArrayLike, denominators: ArrayLike, *, strata: StratumLabels | None = None
 ) -> SampleEstimate[Numbers]:
-    """Return intervals like `student_interval`, corrected for skewness: for decisions at small levels.
+    """Return intervals like `student_interval`, corrected for skewness. Use them for decisions at small levels.
 
-    The standard error is the jackknife's, over residuals r_u / (1 - d_u / sum d), with the degrees of freedom of
-    (sum d)^2 / sum d^2 effective units (Carter, Schnepel and Steigerwald 2017), at least a third of the units'. The
-    skewness is that of a sum of residuals that are identically distributed after division by a power of their units'
-    lengths, times `skewness_factor`. At skewness 2 the family-wise error rate over 30 plans is at most 7 %, 9 % if the
-    residuals of 16 units do not grow with their lengths, and 12 % if they grow faster.
+    The standard error is the jackknife's, over residuals r_u / (1 - d_u / sum d) with the denominators d. The degrees
+    of freedom are those of (sum d)^2 / sum d^2 effective units (Carter, Schnepel and Steigerwald 2017), or of a third
+    of the units if that is more. The skewness assumes that the residuals, divided by a power of d, are identically
+    distributed, and is multiplied by `skewness_factor`. In simulations with skewness 2, the family-wise error rate over
+    30 plans is at most 7 %. With 16 units it is 9 % if residuals do not grow with d, and 12 % if they grow faster.
     """
     above, below = _check_units(numerators, denominators)
     third, second = np.zeros((2, len(above)))
@@ -123,9 +128,9 @@ def skewed_interval(
 
 
 def _estimate_cumulants(residuals: Numbers, lengths: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the second and third cumulant of the residuals' sum, (plans,) each.
+    """Return the second and third cumulants of the sum of residuals, (plans,) each.
 
-    The power of the length is the slope of the logarithms, clipped to 0..1.
+    Residuals are assumed to grow with a power of `lengths`: the slope of log |residual| on log length, clipped to 0..1.
     """
     logs = np.log(lengths) - np.log(lengths).mean()
     largest = np.abs(residuals).max(axis=1, keepdims=True)
@@ -142,9 +147,9 @@ def _estimate_cumulants(residuals: Numbers, lengths: Numbers) -> tuple[Numbers, 
 def mean_interval(
     numerators: ArrayLike, denominators: ArrayLike | None = None, min_units: int = 2
 ) -> tuple[float, float | None, float | None]:
-    """Return one ratio, or the mean of `numerators`, with Student's interval.
+    """Return the ratio of two sums, or the mean of `numerators`, with Student's interval.
 
-    The bounds are `None` for fewer than `min_units` units, and for units that are all equal.
+    The bounds are None for fewer than `min_units` units or if the ratios of all units are equal.
 
     >>> mean_interval([1.0, 1.0, 1.0]), mean_interval([3.0], [2.0])
     ((1.0, None, None), (1.5, None, None))
@@ -164,10 +169,10 @@ def paired_bootstrap(
     resamples: int = 10_000,
     strata: StratumLabels | None = None,
 ) -> SampleEstimate[Numbers]:
-    """Return ratios (plans, units) / (units,) with expanded percentile bootstrap intervals (Hesterberg 2015).
+    """Return each plan's `ratio` with an expanded percentile bootstrap interval over units (Hesterberg 2015).
 
-    All plans share the resampled units; strata are resampled separately. Numerators proportional to the denominators
-    have intervals of width zero.
+    All plans share the resampled units. Strata are resampled separately. If the numerators of a plan are proportional
+    to the denominators, its interval has width zero.
     """
     above, below = _check_units(numerators, denominators)
     spread = _Spread.from_units(above, below, strata)
@@ -183,7 +188,7 @@ def paired_bootstrap(
 
 @dataclass(frozen=True, slots=True)
 class ResampledStratum:
-    """The contribution of one stratum to ratios: `value` (plans,) and `drawn` (resamples, plans)."""
+    """The observed contribution of a stratum to the ratios, (plans,), and the drawn ones, (resamples, plans)."""
 
     units: int
     value: Numbers
@@ -205,13 +210,13 @@ def resample_strata(
 def sign_flips(
     differences: ArrayLike, *, seed: Seed, flips: int = 10_000, strata: StratumLabels | None = None
 ) -> SignFlips:
-    """Test each plan's summed differences, (plans, units), by flipping the signs of units.
+    """Test whether each plan's sum of `differences`, (plans, units), is zero, by flipping the signs of units.
 
         p = (1 + #{flips with T(s d[p]) >= T(d[p])}) / (1 + flips)        T(d) = |sum_u d[u]| / its standard error
 
-    If there are at most `flips` distinct flips, 2^(units - 1), each is counted once and p is their share. The test is
-    exact for effects that are symmetric around zero; `strata` change the standard error. All plans share the signs, and
-    the critical value is that of the largest statistic (Westfall and Young 1993, section 2.5).
+    If there are at most `flips` distinct flips, 2^(units - 1), all of them are enumerated, and p is the fraction of
+    them with such a T. The test is exact for effects that are symmetric around zero. `strata` only affect the standard
+    error. All plans share the signs, and the critical value is that of the largest T (Westfall and Young 1993, 2.5).
     """
     values = np.atleast_2d(np.asarray(differences, dtype=np.float64))
     plans, units = values.shape
@@ -246,7 +251,7 @@ class EffectTest:
 
 
 def flips_can_decide(units: int, comparisons: int) -> bool:
-    """Check that the smallest p-value of sign flips, 2^(1 - units), is significant after Bonferroni's correction.
+    """Check that the smallest p-value of sign flips, 2^(1 - units), remains significant after Bonferroni's correction.
 
     >>> flips_can_decide(8, 6), flips_can_decide(8, 7)
     (True, False)
@@ -263,18 +268,19 @@ def assess_effects(
     flips: int = 10_000,
     strata: StratumLabels | None = None,
 ) -> EffectTest:
-    """Test each plan's effect, differences (plans, units) divided by denominators (units,), against zero.
+    """Test whether each plan's effect, the `ratio` of differences and denominators, is zero.
 
-    The p-value is the larger of two: that of `sign_flips`, exact for symmetric effects, and that of a t test corrected
-    for skewness (`skewed_interval`), without which documents of skewness 2 give a family-wise error rate of 25 % over
-    30 plans. If sign flips cannot decide (`flips_can_decide`), only the t test counts.
+    The p-value is the larger of two: one from `sign_flips`, which is exact for symmetric effects, and one from a t test
+    corrected for skewness (`skewed_interval`). Sign flips alone would have a family-wise error rate of 25 % over 30
+    plans if the documents had a skewness of 2. If there are too few units for sign flips (`flips_can_decide`), only the
+    t test is used.
 
     The null band contains all plans without effect in 95 % of studies. It is a multiple of the standard error of the
-    sum, because the linearized error of the ratio is too small for documents of very different lengths.
+    summed differences, because that of the ratio is too small if documents differ strongly in length.
 
     Args:
         differences: Loss differences, (plans, units).
-        denominators: Tokens, (units,).
+        denominators: Number of tokens, (units,).
         seed: Seed of the sign flips.
         comparisons: Number of simultaneous tests (default: the number of plans).
         flips: Minimum number of sign flips.
@@ -293,13 +299,13 @@ def assess_effects(
 
 
 def are_equal(numerators: Numbers, denominators: Numbers) -> bool:
-    """Check whether the ratios (rows, units) / (units,) are equal over units, so that they have no interval."""
+    """Check whether the ratios of each row, (rows, units) / (units,), are equal, so that they have no interval."""
     ratios = numerators / denominators
     return bool((np.ptp(ratios, axis=1) <= 1e-12 * np.abs(ratios).max(axis=1)).all())
 
 
 def holm(p: ArrayLike) -> Numbers:
-    """Adjust p-values for the family-wise error rate (Holm 1979); NaN is not counted.
+    """Adjust p-values for the family-wise error rate (Holm 1979), ignoring NaN.
 
     >>> holm([0.01, np.nan, 0.04, 0.03]).round(2).tolist()
     [0.03, nan, 0.06, 0.06]
@@ -313,7 +319,7 @@ def holm(p: ArrayLike) -> Numbers:
 
 
 def holm_by_key(p: Mapping[Key, float | None]) -> dict[Key, float]:
-    """Adjust p-values by key (`holm`), without the keys that have none.
+    """Adjust the p-values of a mapping (`holm`), omitting keys whose p-value is None.
 
     >>> holm_by_key({"a": 0.01, "b": None, "c": 0.03})
     {'a': 0.02, 'c': 0.03}
@@ -323,16 +329,22 @@ def holm_by_key(p: Mapping[Key, float | None]) -> dict[Key, float]:
 
 
 def minimum_detectable_effect(errors: ArrayLike, units: ArrayLike, *, comparisons: float = 1) -> Numbers:
-    """Return the smallest true effect that `assess_effects` detects with 80 % power at the level `ALPHA / comparisons`.
+    """Return the smallest true effect that `assess_effects` detects with 80 % power at the level ALPHA / `comparisons`.
 
-    For normal effects it is t[1 - ALPHA / (2 comparisons)] + t[0.8] standard errors, with units - 1 degrees of freedom.
-    Below 128 units the factor is simulated, because the correction for skewness reduces the power. `units` is one
-    number, or one per error (the effective number of units if their lengths differ). If `comparisons` is the number of
-    plans, this is the minimum detectable effect of the first step of Holm's correction.
+    It is (t[1 - ALPHA / (2 comparisons)] + t[0.8]) standard errors, with units - 1 degrees of freedom. For fewer than
+    128 units the factor is simulated instead, because the correction for skewness reduces the power.
+
+    Args:
+        errors: Standard errors.
+        units: Number of units, or one number per error; the effective number if units differ in length.
+        comparisons: Number of simultaneous tests; the number of plans gives the first step of Holm's correction.
     """
     counts = np.asarray(units, dtype=np.float64)
     if (counts < 2).any():
-        raise MeasureError(f"A minimum detectable effect needs at least 2 units, got {counts.min():g}.")
+        raise MeasureError(
+            f"A minimum detectable effect needs at least 2 documents or windows, got {counts.min():g}. "
+            "Use a longer text."
+        )
     distinct, at = np.unique(np.round(counts), return_inverse=True)
     level = ALPHA / (2 * comparisons)
     factors = np.array([_detectable_factor(int(each), level) for each in distinct])
@@ -347,7 +359,7 @@ def _detectable_factor(units: int, level: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _needed_sizes(units: int, level: float) -> Numbers:
-    """Simulate the effects, in standard errors, from which normal samples are significant (sign flips agree to 1 %)."""
+    """Simulate, for normal samples, the smallest significant effect in standard errors (sign flips agree to 1 %)."""
     sums, squares, cubes = (total[:, units - 1] for total in _normal_sums())
     mean = sums / units
     variance = squares / units - mean**2
@@ -365,7 +377,7 @@ def _normal_sums() -> tuple[Numbers, ...]:
 
 
 def wilson(successes: ArrayLike, trials: float) -> SampleEstimate[Numbers]:
-    """Return proportions with Wilson's interval (1927), centered at (share + z^2 / 2n) / (1 + z^2 / n).
+    """Return proportions p with Wilson's interval (1927), centered at (p + z^2 / 2n) / (1 + z^2 / n).
 
     `error` is the half-width divided by z.
     """
@@ -380,7 +392,7 @@ def wilson(successes: ArrayLike, trials: float) -> SampleEstimate[Numbers]:
 def paired_proportions(gained: ArrayLike, lost: ArrayLike, trials: int) -> SampleEstimate[Numbers]:
     """Return (gained - lost) / trials with Bonett and Price's interval (2012).
 
-    The interval adds one to each count, so it has a width even if both models agree everywhere.
+    The interval adds one to each count, so that its width is positive even if both models agree everywhere.
     """
     more, less = np.asarray(gained, dtype=np.float64), np.asarray(lost, dtype=np.float64)
     up, down = (more + 1) / (trials + 2), (less + 1) / (trials + 2)
@@ -399,15 +411,15 @@ def _check_units(numerators: ArrayLike, denominators: ArrayLike) -> tuple[Number
             f"{below.shape}."
         )
     if below.size < 2:
-        raise MeasureError(f"An interval needs at least 2 units, got {below.size}.")
+        raise MeasureError(f"An interval needs at least 2 documents or windows, got {below.size}. Use a longer text.")
     if not np.isfinite(above).all() or not (below > 0).all():
-        raise MeasureError("Numerators must be finite and denominators positive. Remove the units that are not.")
+        raise MeasureError("Values must be finite and token counts positive. Remove documents where they are not.")
     return above, below
 
 
 @dataclass(frozen=True, slots=True)
 class _Spread:
-    """The spread of ratios over units within strata, arrays of shape (plans,); see `stratified_freedom`."""
+    """Standard errors of ratios, with the two results of `stratified_freedom`, (plans,) each."""
 
     error: Numbers
     freedom: Numbers
@@ -426,11 +438,11 @@ class _Spread:
 
 
 def stratified_freedom(variances: Numbers, counts: Sequence[float]) -> tuple[Numbers, Numbers]:
-    """Return Satterthwaite's degrees of freedom and the bootstrap's shortfall of variance, (plans,) each.
+    """Return Satterthwaite's degrees of freedom and the true variance divided by the bootstrap's, (plans,) each.
 
         freedom = (sum_h v_h)^2 / sum_h (v_h^2 / (n_h - 1))        shortfall = sum_h v_h / sum_h (v_h (n_h - 1) / n_h)
 
-    `variances` v_h have the shape (strata, plans), `counts` are the units n_h of each stratum.
+    `variances` has v_h in the shape (strata, plans), and `counts` has the number of units n_h of each stratum.
     """
     units, total = np.array(counts, dtype=np.float64)[:, None], variances.sum(axis=0)
     # Without any variance the strata are weighted by their units.
@@ -442,10 +454,10 @@ def stratified_freedom(variances: Numbers, counts: Sequence[float]) -> tuple[Num
 
 
 def expanded_levels(level: float, freedom: float, shortfall: float | None = None) -> tuple[float, float]:
-    """Return the percentile levels of the expanded bootstrap interval (Hesterberg 2015).
+    """Return the lower and upper percentile level of the expanded bootstrap interval (Hesterberg 2015).
 
-    The tail is that of the normal distribution at Student's quantile times sqrt(shortfall), by default n / (n - 1) of
-    n = `freedom` + 1 units.
+    The lower one is the normal probability below -t * sqrt(shortfall), where t is Student's quantile. `shortfall` is
+    n / (n - 1) by default, for n = `freedom` + 1 units.
     """
     shortfall = (freedom + 1) / freedom if shortfall is None else shortfall
     tail = float(_tail(level, np.array(float(freedom)), np.array(shortfall)))
@@ -462,14 +474,14 @@ def _split_strata(strata: StratumLabels | None, units: int) -> list[NDArray[np.i
     labels = np.asarray(strata)
     members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     if labels.shape != (units,) or min(each.size for each in members) < 2:
-        raise MeasureError(f"Strata must have one label for each of {units} units and at least 2 units, got {labels}.")
+        raise MeasureError(f"strata must label each of the {units} units and each label 2 or more, got {labels}.")
     return [slice(None)] if len(members) == 1 else list(members)
 
 
 def _normalized_statistic(
     values: Sequence[Numbers], signs: Numbers, members: Sequence[NDArray[np.intp] | slice]
 ) -> Numbers:
-    """Return T of `sign_flips` as the bounded statistic z, (flips, plans): z^2 = n T^2 / (n - 1 + T^2)."""
+    """Return a bounded form z of the T in `sign_flips`, (flips, plans): z^2 = n T^2 / (n - 1 + T^2)."""
     total, spread = np.zeros((len(signs), len(values[0]))), np.zeros((len(signs), len(values[0])))
     for own, part in zip(members, values, strict=True):
         flipped, count = signs[:, own] @ part.T, part.shape[1]
@@ -486,7 +498,7 @@ def _studentize(normalized: float, units: int) -> float:
 
 
 def draw_counts(units: int, resamples: int, seed: Seed | np.random.Generator) -> Iterator[Numbers]:
-    """Yield blocks (rows, units) of resamples with replacement, as counts of each unit: rows sum to `units`."""
+    """Yield bootstrap resamples in blocks (rows, units): each row counts how often each unit was drawn."""
     generator = np.random.default_rng(seed)
     for rows in _blocks(units, resamples):
         drawn = generator.integers(0, units, size=(rows, units))

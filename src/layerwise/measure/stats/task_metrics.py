@@ -1,7 +1,7 @@
-"""Metrics of classification and regression tasks with intervals.
+"""Classification metrics with intervals.
 
-Metrics of labels take confusion matrices (..., labels, labels), where C[t, p] counts the examples of label t that
-were predicted as p.
+They are computed from confusion matrices (..., labels, labels), where C[t, p] is the number of examples with label t
+that were predicted as p.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def confusion_matrix(labels: ArrayLike, predictions: ArrayLike, classes: int) ->
 
 
 def accuracy(counts: ArrayLike) -> Numbers:
-    """Return the share of examples predicted correctly.
+    """Return the fraction of examples that were predicted correctly.
 
     >>> float(accuracy([[3, 1], [0, 4]]))
     0.875
@@ -39,11 +39,11 @@ def accuracy(counts: ArrayLike) -> Numbers:
 
 
 def mcc(counts: ArrayLike) -> Numbers:
-    """Return the Matthews correlation coefficient, 0 if labels or predictions are constant (Gorodkin 2004).
+    """Return the Matthews correlation coefficient (Gorodkin 2004), or 0 if labels or predictions are constant.
 
         mcc = (n c - sum_k t_k p_k) / sqrt((n^2 - sum_k t_k^2) (n^2 - sum_k p_k^2))
 
-    with n examples, c of them correct, t_k of label k and p_k predicted as k.
+    Of n examples, c are predicted correctly, t_k have label k, and p_k are predicted as k.
 
     >>> float(mcc([[5, 0], [0, 5]])), float(mcc([[0, 5], [5, 0]])), float(mcc([[5, 0], [5, 0]]))
     (1.0, -1.0, 0.0)
@@ -57,7 +57,7 @@ def mcc(counts: ArrayLike) -> Numbers:
 
 
 def f1(counts: ArrayLike) -> Numbers:
-    """Return the F1 score of label 1 of two labels, 0 if it is never predicted correctly.
+    """Return the F1 score of label 1 of a binary task, or 0 if label 1 is never predicted correctly.
 
     >>> float(f1([[2, 1], [1, 2]]))
     0.6666666666666666
@@ -78,10 +78,10 @@ def find_metric(name: str) -> Callable[[ArrayLike], Numbers]:
 
 
 def metric_interval(name: str, counts: ArrayLike) -> tuple[float, float]:
-    """Return the 95 % interval of a metric from one matrix (labels, labels).
+    """Return the 95 % interval of a metric, given a confusion matrix (labels, labels).
 
-    Accuracy has Wilson's interval, other metrics Jeffreys': the central 95 % of draws from a Dirichlet distribution
-    with parameters counts + 1/2, widened to include the value.
+    Accuracy has Wilson's interval. Other metrics have Jeffreys' interval: the central 95 % of the metric over draws
+    from a Dirichlet distribution with parameters counts + 1/2, widened if necessary to include the observed value.
     """
     matrix = np.asarray(counts, dtype=np.float64)
     metric = find_metric(name)
@@ -96,7 +96,7 @@ def metric_interval(name: str, counts: ArrayLike) -> tuple[float, float]:
 
 
 def guess_score(name: str, counts: ArrayLike, guess: int) -> float:
-    """Return the metric of a classifier that always predicts `guess`, from one matrix (labels, labels).
+    """Return the metric of a classifier that always predicts `guess`, given a confusion matrix (labels, labels).
 
     >>> guess_score("accuracy", [[3, 3], [2, 2]], 0), guess_score("mcc", [[3, 3], [2, 2]], 0)
     (0.6, 0.0)

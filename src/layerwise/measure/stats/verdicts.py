@@ -1,12 +1,13 @@
-"""Verdicts on skipping each layer, for all L layers together at a family-wise error rate of 5 %.
+"""Verdicts on each of L layers, with a family-wise error rate of 5 % over all layers.
 
-    harmful     effect below 0 on one half of the documents (one-sided 5 %), confirmed on the other (5 %, Holm);
-                needs 16 documents
-    no_effect   the interval is inside the margin
-    matters     the interval is above 0 and not inside the margin
+The effect of a layer is the loss increase when it is skipped:
+
+    harmful       the effect is below 0 on half of the documents (one-sided 5 %) and on the other half (5 %, Holm)
+    no_effect     the interval is inside the margin
+    matters       the interval is above 0 and not inside the margin
     inconclusive  otherwise
 
-Student's intervals over documents by task at level 1 - 0.05 / L, corrected for skewness.
+Intervals are Student's over documents, stratified by task, at level 1 - 0.05 / L and corrected for skewness.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ from layerwise.results.vocabulary import VERDICT
 Decision = Literal["matters", "no_effect", "harmful", "inconclusive"]
 
 SELECTION = 0.05
-"""One-sided level at which a layer becomes a candidate for `harmful`, uncorrected."""
+"""Uncorrected one-sided level at which a layer becomes a candidate for `harmful`."""
 
 
 def settle(effect: SampleEstimate[float], margin: float) -> Decision | None:
-    """Return `no_effect` or `matters` if the interval is conclusive, otherwise `None`.
+    """Return `no_effect` or `matters` if the interval is conclusive, otherwise None.
 
     >>> effect = SampleEstimate(value=0.3, low=0.1, high=0.5, error=0.05, freedom=40)
     >>> settle(effect, 0.01), settle(effect, 1.0)
@@ -60,7 +61,7 @@ def is_negligible(effect: SampleEstimate[float], margin: float) -> bool:
 
 
 def conclude(effect: SampleEstimate[float], margin: float) -> Decision:
-    """Return the decision on all of the text, where `matters` only needs an interval above 0."""
+    """Return the decision after all text was read: `matters` then only needs an interval above 0."""
     return settle(effect, margin) or ("matters" if effect.low > 0 else "inconclusive")
 
 
@@ -72,13 +73,14 @@ def compute_verdicts(
     seed: int = 0,
     margin: float = MIN_EFFECT,
 ) -> list[Score]:
-    """Return a row of measure `verdict` for every layer of `keys` (layer to the key of its losses) and the task `all`.
+    """Return one row of measure `verdict` per layer of `keys`, which maps layers to the plan names of their losses.
 
-    The metric is the decision; `low` and `high` are simultaneous bounds of the effect, `p_adjusted` is Bonferroni's.
-    The mde of `no_effect` is the bound further from 0, otherwise the harm that is found and confirmed with 80 % power.
+    The metric of a row is the decision. `low` and `high` are simultaneous bounds of the effect, and `p_adjusted` is
+    Bonferroni-corrected. `mde` is the larger of the effect and the harm that are detected with 80 % power; for
+    `no_effect` it is the absolute value of the bound further from 0.
 
     Raises:
-        MeasureError: For fewer than 8 windows.
+        MeasureError: If there are fewer than 8 windows.
     """
     compared = {baseline, *keys.values()}
     grid = arrange(row for row in losses if row.plan in compared)
@@ -118,9 +120,9 @@ def detectable_effect(effect: SampleEstimate[float], comparisons: float) -> floa
 
 @dataclass(frozen=True, slots=True)
 class HarmTest:
-    """The test for harm: candidates from the first half of the documents, confirmed on the second.
+    """A test for harmful layers: candidates are found on the first half of the documents and confirmed on the second.
 
-    `first` and `second` have the effect of every layer; they are empty for fewer than 16 documents.
+    `first` and `second` map every layer to its effect on that half. They are empty for fewer than 16 documents.
     """
 
     first: Mapping[int, SampleEstimate[float]]
@@ -145,10 +147,10 @@ class HarmTest:
         return cls(before, after, candidates, confirm_harm({each: after[each] for each in candidates}), len(keys))
 
     def detectable(self, layer: int) -> float:
-        """Return the harm to `layer` in nats that is found and confirmed with 80 % power; 0 without a test.
+        """Return the loss decrease (nats/token) from skipping `layer` that is found and confirmed with 80 % power.
 
-        Solves for d, with k candidates including this layer, the standard errors s1, s2 on the halves, and t1, t2
-        corrected for skewness:
+        Solves the equation for d, with k candidates including this layer, standard errors s1 and s2 on the two halves,
+        and quantiles t1 and t2 corrected for skewness. Returns 0 for fewer than 16 documents.
 
             P(T1 < d / s1 - t1[1 - SELECTION]) * P(T2 < d / s2 - t2[1 - ALPHA / k]) = 0.8
         """
@@ -177,7 +179,7 @@ class HarmTest:
 
 
 def confirm_harm(candidates: Mapping[int, SampleEstimate[float]]) -> frozenset[int]:
-    """Return the candidates that skipping improves on the second half as well: effect below 0 (one-sided, Holm)."""
+    """Return the candidates whose effect is also below 0 on the second half (one-sided test, Holm-corrected)."""
     adjusted = holm_by_key({layer: float(effect.p_below()) for layer, effect in candidates.items()})
     return frozenset(layer for layer, p in adjusted.items() if p < ALPHA)
 

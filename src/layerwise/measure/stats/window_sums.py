@@ -17,11 +17,11 @@ from layerwise.results.rows import Score
 
 
 class WindowSums:
-    """Accumulated sums of many subjects (layers, pairs of layers, gates) over the same windows.
+    """Accumulate ratios of sums over windows for many subjects, such as layers, pairs of layers, or gates.
 
         value[subject] = sum_w numerator[subject, w] / sum_w denominator[w]
 
-    Intervals are over documents (windows if there are fewer than 8), stratified by task.
+    Intervals are over documents (windows if there are fewer than 8 documents), stratified by task.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class WindowSums:
         self._windows: list[Window] = []
 
     def add(self, numerators: Tensor, denominators: Tensor, windows: Sequence[Window]) -> None:
-        """Add a batch: numerators of shape (subjects, windows), denominators of shape (windows,)."""
+        """Add a batch of numerators (subjects, windows) and denominators (windows,)."""
         self._above.append(to_float64_cpu(numerators).numpy())
         self._below.append(to_float64_cpu(denominators).numpy())
         self._windows.extend(windows)
@@ -44,7 +44,7 @@ class WindowSums:
         return round(sum(float(part.sum()) for part in self._below))
 
     def units(self) -> tuple[Numbers, Numbers]:
-        """Return numerators (subjects, units) and denominators (units,) of the units with nonzero denominators."""
+        """Return the numerators (subjects, units) and denominators (units,) of units with a nonzero denominator."""
         above, below, _ = self._by_unit()
         return above, below
 
@@ -61,9 +61,10 @@ class WindowSums:
         return above[:, nonzero], below[nonzero], strata
 
     def scores(self, measure: str, metric: str, about: Sequence[Mapping[str, Any]], **columns: Any) -> list[Score]:
-        """Return one row per subject, with Student's interval over at least 8 units.
+        """Return one row per subject, with Student's interval if there are at least 8 units.
 
-        `about` has the columns of each row, `columns` those of all. Raises `MeasureError` without any token.
+        `about` has the columns of each row, and `columns` those that all rows share. Raises `MeasureError` if there are
+        no tokens.
         """
         above, below, strata = self._by_unit()
         if not below.size:
