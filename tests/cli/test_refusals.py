@@ -90,7 +90,7 @@ def test_wrong_ranges_and_plans_are_refused_with_what_to_write(sweep: Callable[.
 def test_too_short_text_is_refused_before_measuring(verb: str, model: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("a short text, of one window alone. " * 3)
     message = refused(verb, model, "--text", tmp_path / "text.txt", "--run", tmp_path / "run")
-    assert "at least 8 windows or documents for an interval, got 1 window of 105 scored tokens" in message
+    assert "at least 8 windows or documents for an interval, got 1 window with 105 scored tokens" in message
     assert "Use at least 1,024 tokens (a longer text, or a larger --tokens), or shorter windows" in message
     assert "--max-length 13" in message
     assert not (tmp_path / "run").exists()

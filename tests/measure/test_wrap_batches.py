@@ -95,9 +95,9 @@ def test_invalid_batches_are_rejected_with_a_fix(net: Net, batches: list[dict[st
     for given, message in (
         ([], "at least one batch, got none"),
         ([(torch.zeros(2, 8),)], "dictionary of tensors, got tuple"),
-        ([{"x": torch.zeros(2, 8), "labels": torch.zeros(3)}], r"equally many rows, got \[2, 3\]"),
-        ([{"x": torch.zeros(2, 8)}], r"labels of shape \(rows,\). Otherwise pass a metric"),
-        ([{"y": torch.zeros(2, 8), "labels": torch.zeros(2)}], r"inputs of the model \(x\), got y, labels"),
+        ([{"x": torch.zeros(2, 8), "labels": torch.zeros(3)}], r"the same number of rows, got \[2, 3\]"),
+        ([{"x": torch.zeros(2, 8)}], r"labels of shape \(rows,\). Add them or pass a metric"),
+        ([{"y": torch.zeros(2, 8), "labels": torch.zeros(2)}], r"an input of the model \(x\), got only y, labels"),
     ):
         with pytest.raises(DataError, match=message):
             wrap_batches(stack, given)  # type: ignore[arg-type]

@@ -76,7 +76,7 @@ def test_masked_models_are_rejected() -> None:
         vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16
     )
     masked = load(BertForMaskedLM(config), tokenizer=tokenizer)
-    with pytest.raises(MeasureError, match="Remove --prompt"):
+    with pytest.raises(MeasureError, match="causal language model with a tokenizer"):
         encode_prompt(masked, "a b", 3)
-    with pytest.raises(MeasureError, match="Remove --prompt"):
+    with pytest.raises(MeasureError, match="causal language model with a tokenizer"):
         encode_prompt(load(tiny_llama(2)), "a b", 3)

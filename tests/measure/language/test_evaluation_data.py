@@ -100,14 +100,14 @@ def test_repeated_text_is_read_once() -> None:
     assert tokenize(stack, same).documents == 9  # a task is scored on its own
     loop = tokenize(stack, Corpus.of([" ".join(words[:10] * 20)]), length=10)
     assert (len(loop.windows), loop.repeated) == (1, 19)
-    with pytest.raises(MeasureError, match=r"got 1 window .* \(without 19 that repeat another one\)"):
+    with pytest.raises(MeasureError, match=r"got 1 window .* \(after removing 19 duplicates\)"):
         refuse_too_little(loop)
 
 
 def test_too_little_text_is_rejected_with_a_fix() -> None:
     refuse_too_little(reading([4] * 8))
     with pytest.raises(
-        MeasureError, match=r"at least 8 .* got 2 windows of 300 .* at least 4,096 tokens .*--max-length 37"
+        MeasureError, match=r"at least 8 .* got 2 windows with 300 .* at least 4,096 tokens .*--max-length 37"
     ):
         refuse_too_little(reading([200, 100]))
     with pytest.raises(MeasureError, match=r"got 1 window of 1 .*a larger --tokens\)\.$"):

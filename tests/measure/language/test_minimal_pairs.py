@@ -116,7 +116,7 @@ def test_skipped_pairs_are_counted() -> None:
         ("ties", 0.5, 2),
         ("skipped", 1.0, None),
     ]
-    with pytest.raises(MeasureError, match="none of 'uid'"):
+    with pytest.raises(MeasureError, match="no pair of 'uid'"):
         paradigm_rows("pairs", pairs, np.full(3, np.nan))
     speaker = knowing({"cat": 1.0})
     long = MinimalPair("cat " * 30, "dog", "uid")

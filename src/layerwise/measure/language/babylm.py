@@ -14,11 +14,11 @@ from layerwise.results.vocabulary import BABYLM, PARADIGM
 
 WEIGHTS = {"blimp": 0.5, "glue": 0.3, "msgs": 0.2}
 FILES = {"blimp": 17, "glue": 11, "msgs": 11}
-"""Number of files of each complete part."""
+"""Number of files in each part of the score."""
 
 MERGED = {"s-selection": "argument_structure"}
 GLUE = {name: form.metrics[0] for name, form in FORMS.items() if name not in ("stsb", "wnli")}
-"""BabyLM's tasks of GLUE and SuperGLUE with their metrics."""
+"""The GLUE and SuperGLUE tasks of BabyLM, and the metric of each."""
 
 _PHENOMENON = {paradigm: name for name, paradigms in PHENOMENA.items() for paradigm in paradigms}
 MSGS = (
@@ -29,7 +29,7 @@ MSGS = (
         for surface in ("lexical_content_the", "relative_position")
     ),
 )
-"""The features of the control tasks, then the pairs of features of the ambiguous tasks."""
+"""The features of the control tasks, followed by the pairs of features of the ambiguous tasks."""
 
 MSGS_TASKS = {
     f"{kind} {name.replace('relative_position', feature)}": name
@@ -37,13 +37,13 @@ MSGS_TASKS = {
     for kind in ("control", "ambiguous")
     for feature in ("relative_position", "relative_token_position")
 }
-"""The tasks of MSGS by file name."""
+"""The MSGS task of each file name."""
 
 Model = tuple[str, int]
 
 
 def aggregate(parts: Mapping[str, float]) -> float:
-    """Return the weighted sum of the three parts.
+    """Return the weighted sum of the three parts of the score.
 
     >>> round(aggregate({"blimp": 75.8, "glue": 73.7, "msgs": 29.4}), 1)
     65.9
@@ -52,13 +52,14 @@ def aggregate(parts: Mapping[str, float]) -> float:
 
 
 def babylm_rows(rows: Iterable[Score]) -> list[Score]:
-    """Return rows of measure `babylm` by variant and seed: `part` and `aggregate` in points, and the number of `files`.
+    """Compute the BabyLM score of each variant for every seed, and its mean over seeds.
 
         blimp   mean accuracy over 17 files: the 12 phenomena of BLiMP and the 5 of its supplement
         glue    mean over 11 tasks: Matthews' correlation of CoLA, F1 of MRPC and QQP, accuracy of the others
         msgs    mean Matthews' correlation over 11 tasks, 5 control and 6 ambiguous ones
 
-    A part averages over the files that are present; there is no aggregate without all parts.
+    Returns rows of measure `babylm`: each `part` and the `aggregate` in points (0 to 100), and the number of `files`.
+    If files are missing, a part is the mean over the remaining ones. The aggregate needs all three parts.
     """
     files: dict[Model, dict[str, dict[str, list[tuple[float, int]]]]] = {}
     for row in rows:

@@ -1,9 +1,9 @@
-"""Benchmarks for many plans at once: lm-eval's likelihood requests as windows of a sweep, its metrics from losses.
+"""Evaluate benchmarks under many plans: a sweep computes the likelihoods that lm-eval requests.
 
-    log-likelihood = -nll                     of all tokens of the continuation, summed, in nats
+    log-likelihood = -nll                     in nats, summed over all tokens of the continuation
     is greedy      = hits == tokens           every token was the arg-max
 
-Generation runs separately under each plan.
+Text is generated under each plan separately.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 
 BY_LIKELIHOOD = frozenset({"loglikelihood", "loglikelihood_rolling"})
-"""The types of requests that likelihoods answer."""
+"""The types of requests that ask for likelihoods."""
 
 Key = tuple[str, int, int]
 """A request: benchmark, document, and index within the document."""
 
 Cell = tuple[str, str, int]
-"""A window: task, document, and index."""
+"""A window: task, document, and index within the document."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BenchmarkRequests:
-    """The requests of benchmarks, made by `build_requests`.
+    """The requests of benchmarks, created by `build_requests`.
 
-    `likelihoods` are the windows of likelihood requests (or `None`), `cells` those of each request, `written` the
-    benchmarks that generate text, `chance` the score of guessing.
+    `likelihoods` has the windows of all likelihood requests (None if there are none), and `cells` maps each request to
+    its windows. `written` names the benchmarks that generate text, and `chance` has the score of guessing.
     """
 
     benchmarks: Benchmarks
@@ -73,7 +73,7 @@ class BenchmarkRequests:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestLikelihoods:
-    """The answers of plans: `nll` in nats and `greedy`, (plans, windows); NaN without a row."""
+    """The likelihoods under each plan: `nll` in nats (NaN if not evaluated) and `greedy`, (plans, windows) each."""
 
     plans: Mapping[str, int]
     windows: Mapping[Cell, int]
@@ -82,7 +82,7 @@ class RequestLikelihoods:
 
     @classmethod
     def from_losses(cls, rows: Iterable[Loss], plans: Sequence[Plan], data: EvalData | None) -> RequestLikelihoods:
-        """Arrange the rows of `plans` over `data` as arrays; other rows are ignored."""
+        """Arrange the rows of `plans` on `data` as arrays, ignoring all other rows."""
         windows = [] if data is None else [(each.task, each.document, each.index) for each in data.windows]
         plan_rows = {str(plan): row for row, plan in enumerate(plans)}
         columns = {cell: column for column, cell in enumerate(windows)}
@@ -105,7 +105,7 @@ class RequestLikelihoods:
 def build_requests(
     stack: Stack, benchmarks: Benchmarks, *, batch_tokens: int, limit: int | None = None, seed: int = 0
 ) -> BenchmarkRequests:
-    """Build the requests of at most `limit` documents of each benchmark.
+    """Build the requests of at most `limit` documents per benchmark.
 
     Args:
         stack: The model.
@@ -115,7 +115,7 @@ def build_requests(
         seed: Seed of the few-shot examples.
 
     Raises:
-        MeasureError: Without a tokenizer, and for a request without tokens to score or beyond the model's context.
+        MeasureError: If there is no tokenizer, or if a request has no tokens to score or exceeds the model's context.
     """
     if stack.tokenizer is None:
         raise MeasureError("Benchmarks need a tokenizer, got none. Pass one with --tokenizer.")
@@ -138,7 +138,7 @@ def build_requests(
 
 
 class JudgedPlan(NamedTuple):
-    """lm-eval's metrics under a plan, rows by document of accuracy benchmarks, and lm-eval's results file."""
+    """The evaluation of a plan: lm-eval's metrics, one row per right or wrong answer, and lm-eval's results file."""
 
     scores: list[Score]
     rows: list[Loss]
@@ -146,10 +146,10 @@ class JudgedPlan(NamedTuple):
 
 
 def judge_plan(stack: Stack, plan: Plan, requests: BenchmarkRequests, answers: RequestLikelihoods) -> JudgedPlan:
-    """Compute lm-eval's metrics of one plan from its `answers` and from the text that it generates.
+    """Compute lm-eval's metrics of one plan from its likelihoods (`answers`) and the text that it generates.
 
-    There is one row per benchmark and metric (`metric/filter` if it has several filters), with the interval value +-
-    1.96 standard errors over questions. Raises `MeasureError` for non-finite logits during generation.
+    There is one row per benchmark and metric, named `metric/filter` if the metric has a filter. Intervals are +- 1.96
+    standard errors over questions. Raises `MeasureError` if logits are not finite during generation.
     """
     loaded = requests.benchmarks.loaded
     with evaluating(stack.model), silence_harness(), _reset_answers(loaded["tasks"].values()):
@@ -184,7 +184,7 @@ def _replace_answers(harness: Any, answer: Callable[[Key], tuple[float, bool]]) 
 
 
 def answer_task(name: str, metric: str) -> str:
-    """Return the task name of the rows of correct answers by document.
+    """Return the task name of rows that say for each document whether the answer was right.
 
     >>> answer_task("hellaswag", "acc_norm")
     'benchmark/hellaswag/acc_norm'

@@ -1,4 +1,4 @@
-"""Interface to EleutherAI's lm-eval (extra `layerwise[eval]`): tasks, a model class, and results as rows."""
+"""Interface to EleutherAI's lm-eval (extra `layerwise[eval]`): load and run benchmarks, and convert results to rows."""
 
 from __future__ import annotations
 
@@ -46,17 +46,18 @@ def find_benchmarks(
 ) -> Benchmarks:
     """Load benchmarks by name from lm-eval.
 
-    lm-eval's benchmarks need data from the Hub or its cache; a task file of your own with `dataset_path: json` and
-    local `data_files` needs no network.
+    lm-eval downloads the data of its benchmarks from the Hugging Face Hub unless they are cached. A task file with
+    `dataset_path: json` and local `data_files` needs no network.
 
     Args:
         names: Names of the benchmarks.
         include_path: Directory with task files (`.yaml`), which take precedence over lm-eval's.
         seed: Seed of random choices while loading.
-        num_fewshot: Number of few-shot examples, unless a task file sets it to 0.
+        num_fewshot: Number of few-shot examples. It does not apply to task files that set it to 0.
 
     Raises:
-        MeasureError: Without lm-eval, and for an unknown name, a missing directory, or data that cannot be loaded.
+        MeasureError: If lm-eval is not installed, a benchmark is unknown, the directory is missing, or data cannot be
+            loaded.
     """
     names = tuple(dict.fromkeys(names))
     if not names:
@@ -127,14 +128,14 @@ CHANCE: Mapping[str, float] = MappingProxyType(
         "gsm8k": 0.0,
     }
 )
-"""The benchmarks of Sun et al. 2024 (arXiv 2407.09298), with the accuracy of guessing."""
+"""The accuracy of guessing in the benchmarks of Sun et al. 2024 (arXiv 2407.09298)."""
 
 PROPORTIONS = ("acc", "acc_norm", "exact_match")
-"""Metrics that are a share of correct answers."""
+"""Metrics that are the fraction of correct answers."""
 
 
 def find_chance(name: str, task: Any) -> float:
-    """Return the accuracy of guessing: that of `CHANCE`, otherwise the mean of 1 / choices, 0 for generated answers."""
+    """Return the accuracy of guessing: from `CHANCE`, 0 if text is generated, otherwise the mean of 1 / choices."""
     if name in CHANCE:
         return CHANCE[name]
     if task.OUTPUT_TYPE != "multiple_choice":
@@ -146,9 +147,9 @@ def find_chance(name: str, task: Any) -> float:
 
 
 def normalize_scores(scores: Iterable[Score], full: str, chance: Mapping[str, float] = CHANCE) -> list[Score]:
-    """Scale `scores` to 0 for chance and 1 for the original model `full` (arXiv 2407.09298, section 2).
+    """Scale accuracies so that chance is 0 and the original model, the plan `full`, is 1 (arXiv 2407.09298, section 2).
 
-    Only accuracies of benchmarks in `chance` are scaled, and only if the original model's interval is above chance.
+    Returns only benchmarks in `chance` on which the interval of the original model is above chance.
     """
     rows = [score for score in scores if score.task in chance and score.metric.split("/")[0] in PROPORTIONS]
     best = {(score.task, score.metric): score for score in rows if score.plan == full}
@@ -162,13 +163,13 @@ def normalize_scores(scores: Iterable[Score], full: str, chance: Mapping[str, fl
 
 
 BOOTSTRAPS = 1000
-"""Resamples for the standard error of metrics such as perplexity."""
+"""Number of bootstrap resamples for the standard error of metrics such as perplexity."""
 
 BATCH_SIZE = 8
-"""Requests per batch of generation on a CPU."""
+"""Requests per batch when generating text on a CPU."""
 
 ACCELERATED_BATCH_SIZE = 64
-"""Requests per batch of generation on an accelerator."""
+"""Requests per batch when generating text on an accelerator."""
 
 
 def batch_size(stack: Stack) -> int:
@@ -183,7 +184,7 @@ def harness_model(stack: Stack) -> Any:
 
 
 def evaluate(harness_model: Any, loaded: Mapping[str, Any], limit: int | None, seed: int) -> Mapping[str, Any]:
-    """Return lm-eval's results on the `loaded` tasks; the global random state is preserved."""
+    """Run lm-eval on the `loaded` benchmarks and return its results; the global random state is preserved."""
     import lm_eval
 
     set_fewshot_seed(loaded["tasks"].values(), seed)
@@ -223,7 +224,7 @@ def result_rows(plan: str, results: Mapping[str, Any]) -> Iterator[Score]:
 
 
 def metric_name(metric: str, filtered: str) -> str:
-    """Return the name of a metric in rows, with its filter unless that is "none".
+    """Return the name of a metric in rows: `metric`, or `metric/filter` if the filter is not "none".
 
     >>> metric_name("acc", "none"), metric_name("exact_match", "strict-match")
     ('acc', 'exact_match/strict-match')
@@ -268,7 +269,7 @@ def silence_harness() -> Iterator[None]:
 
 @contextmanager
 def seeded_generators(seed: int) -> Iterator[None]:
-    """Seed the generators of Python, NumPy and torch (CPU and accelerators) within the context, then restore them."""
+    """Seed Python, NumPy and torch (CPU and accelerators) within the context, then restore their random states."""
     python, numpy_, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
     accelerator: Any = torch.get_device_module()
     # Reading the state of an unused accelerator would initialize it.
@@ -300,7 +301,7 @@ def harness_results(
     limit: int | None,
     seed: int,
 ) -> dict[str, Any]:
-    """Return `results` in the form of lm-eval's results file, without samples; `model_args` has model and plan."""
+    """Return `results` in the format of lm-eval's results file, without samples; `model_args` has model and plan."""
     from lm_eval.loggers.utils import add_tokenizer_info
     from lm_eval.utils import hash_string
 

@@ -1,4 +1,4 @@
-"""Unigram and bigram baselines of a language model."""
+"""Unigram and bigram baselines for language models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from layerwise.errors import MeasureError
 
 STRENGTHS = tuple(float(4**power) for power in range(8))
-"""The values of k to try, in tokens."""
+"""The smoothing strengths k to try, in tokens."""
 
 Ids = NDArray[np.int64]
 
@@ -22,8 +22,9 @@ class BigramModel:
 
         p(b) = (n(b) + 1) / (n + V)          p(b | a) = (n(a b) + k p(b)) / (n(a) + k)
 
-    with V the largest token id + 1. `singles` and `followed` (counts without the last token of every text) have the
-    shape (vocabulary,); `pairs` are sorted keys a * vocabulary + b with their `counts`; `strength` is k.
+    V is the largest token id + 1. `singles` has the counts n(b) and `followed` the counts n(a), which omit the last
+    token of every text; both have the shape (V,). `pairs` has sorted keys a * V + b with their `counts`, and `strength`
+    is k.
     """
 
     singles: Ids
@@ -34,7 +35,7 @@ class BigramModel:
 
     @classmethod
     def fit(cls, texts: Iterable[Sequence[int]], selecting: Iterable[Sequence[int]] = ()) -> BigramModel:
-        """Count the token ids of `texts`, and select the strength with the smallest loss on `selecting`.
+        """Count the token ids of `texts`, and choose the strength k that has the smallest loss on `selecting`.
 
         >>> model = BigramModel.fit([[0, 1, 0, 1, 0, 1]])
         >>> model.singles.tolist(), model.counts.tolist()
@@ -55,7 +56,7 @@ class BigramModel:
         return min(models, key=lambda each: float(each.nll(before, after).sum()))
 
     def nll(self, before: Ids, after: Ids) -> NDArray[np.float64]:
-        """Return the NLL in nats of every token of `after` given that in `before`; unknown ids count as unseen."""
+        """Return the NLL in nats of every token of `after`, given the token of `before` that precedes it."""
         single = self.single_nll(after)
         vocabulary = len(self.singles)
         is_known = (before < vocabulary) & (after < vocabulary)
@@ -75,9 +76,9 @@ def _look_up(counts: Ids, tokens: Ids) -> Ids:
 
 
 def unigram_loss(texts: Iterable[Sequence[int]]) -> float | None:
-    """Return the leave-one-out loss of a unigram model with add-one smoothing in nats/token, or `None` without tokens.
+    """Return the leave-one-out loss of a unigram model with add-one smoothing, or None if there are no tokens.
 
-        -mean log(n(w) / (N - 1 + V))        N tokens, V distinct ones, n(w) of them w
+        -mean log(n(w) / (N - 1 + V))        nats/token; N tokens, V distinct ones, n(w) of them equal to w
 
     >>> round(unigram_loss([[0, 1], [1, 1]]), 3)
     0.785

@@ -1,7 +1,7 @@
-"""Text that a model generates under plans: greedy decoding, with a cache slot for each visit of a layer.
+"""Generate text under plans by greedy decoding.
 
-The code of "Transformer Layers as Painters" (Sun et al. 2024, arXiv 2407.09298, figure 16) averages the keys and values
-of parallel layers instead.
+If a plan runs a layer several times, each occurrence has its own slot in the KV cache. The code of "Transformer Layers
+as Painters" (Sun et al. 2024, arXiv 2407.09298, figure 16) averages the keys and values of parallel layers instead.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ def continue_prompts(
     *,
     finished: Collection[tuple[str, str]] = (),
 ) -> Iterator[Continuation]:
-    """Continue every prompt under every plan up to an end-of-text token, except `finished` pairs (plan, prompt).
+    """Continue every prompt under every plan by at most `new_tokens` tokens.
 
-    Raises `MeasureError` for a model that does not generate text, and for a prompt that is too long.
+    Generation stops at an end-of-text token. Pairs (plan, prompt) in `finished` are skipped. Raises `MeasureError` if
+    the model does not generate text or a prompt is too long.
     """
     encoded = {prompt: encode_prompt(stack, prompt, new_tokens) for prompt in dict.fromkeys(prompts)}
     with evaluating(stack.model), torch.inference_mode():
@@ -46,14 +47,14 @@ def continue_prompts(
 
 
 def encode_prompt(stack: Stack, prompt: str, new_tokens: int, *, chat: bool = False) -> Tensor:
-    """Encode a prompt as tokens (1, seq) on the device of the model; with `chat`, in the model's chat template.
+    """Encode a prompt as tokens (1, seq) on the device of the model, in the model's chat template if `chat` is true.
 
     Raises:
         MeasureError: If the model does not generate text, or if the prompt is empty or too long.
     """
     tokenizer = stack.tokenizer
     if tokenizer is None or not hasattr(stack.model, "generate") or find_objective(stack) != "next_token":
-        raise MeasureError("A prompt needs a causal language model with a tokenizer. Remove --prompt.")
+        raise MeasureError("A prompt needs a causal language model with a tokenizer. Use another model or no --prompt.")
     if chat:
         messages = [{"role": "user", "content": prompt}]
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
@@ -72,7 +73,7 @@ def encode_prompt(stack: Stack, prompt: str, new_tokens: int, *, chat: bool = Fa
 
 
 def score_continuation(stack: Stack, plan: Plan, ids: Tensor, tokens: Sequence[int]) -> list[float]:
-    """Return log p(token) in nats of each of `tokens` after the prompt `ids` (1, seq) under `plan`."""
+    """Return the log-probability in nats of each of `tokens` after the prompt `ids` (1, seq) under `plan`."""
     answer = torch.tensor([list(tokens)], device=ids.device)
     inputs = {"input_ids": torch.cat([ids, answer], dim=1)}
     inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
@@ -89,11 +90,11 @@ def generate(
 
     Args:
         stack: The model.
-        plan: The plan that it runs.
-        ids: Tokens of the prompt on the device of the model.
-        new_tokens: Maximum number of tokens.
-        temperature: Divisor of the logits; 0 is greedy decoding.
-        streamer: A streamer of transformers, which receives each token.
+        plan: The plan to run.
+        ids: Tokens of the prompt, on the device of the model.
+        new_tokens: Maximum number of new tokens.
+        temperature: Sampling temperature; 0 means greedy decoding.
+        streamer: A transformers streamer, which receives each token.
     """
     model: Any = stack.model
     config = model.generation_config

@@ -34,18 +34,18 @@ WINDOW = 512
 """Default maximum length of windows."""
 
 CONTEXT = 256
-"""Minimum length of windows that are shortened to save time: with little context other layers matter."""
+"""Minimum length of windows that are shortened to save time, because other layers matter if there is little context."""
 
 MIN_WINDOW = 8
-"""Minimum length of windows that error messages suggest."""
+"""Smallest window length that error messages suggest."""
 
 
 @dataclass(frozen=True)
 class EvalData:
-    """Batches of windows, their objective, and the name and digest of the text.
+    """A text as batches of windows, with the model's objective and the name and digest of the text.
 
-    Documents of `answer_tasks` are prompts with an answer, scored by exact match. `repeated` counts the documents
-    (windows, if there are few documents) that were removed because they repeat another one.
+    Documents of `answer_tasks` are prompts with an answer, scored by exact match. `repeated` is the number of duplicate
+    documents (or windows, if there are few documents) that were removed.
     """
 
     name: str
@@ -93,19 +93,19 @@ def tokenize(
 ) -> EvalData:
     """Split `corpus` into windows of at most `length` tokens, with at most `tokens` scored tokens in total.
 
-    Repeated documents are removed, because they would narrow every interval. Causal models are scored on the next
-    token, masked language models on a seeded 15 % of masked tokens.
+    Duplicate documents are removed, because they would make intervals too narrow. Causal models are scored on the next
+    token, masked language models on 15 % of the tokens, which are masked at random.
 
     Args:
         stack: The model.
         corpus: The text.
         tokens: Maximum number of scored tokens (default: all).
-        length: Maximum length of windows (default: 512, at most the model's positions).
+        length: Maximum length of windows (default: 512, or the model's number of positions if that is smaller).
         batch_tokens: Number of tokens per batch.
         seed: Seed of the masked tokens and of the sample of windows.
 
     Raises:
-        DataError: Without a tokenizer, or if the tokenizer belongs to another model.
+        DataError: If there is no tokenizer, or it belongs to another model.
         MeasureError: If the model is not a language model.
     """
     given, corpus = corpus, corpus.distinct()
@@ -137,14 +137,14 @@ def refuse_too_little(data: EvalData) -> None:
 
 
 def too_little(data: EvalData, parts: int = 1) -> str | None:
-    """Return why a text (or one of `parts` equal parts) is too short, or `None` if it has at least 8 units."""
+    """Explain why the text (or each of `parts` equal parts) is too short for intervals, or return None if it is not."""
     if data.units >= MIN_UNITS:
         return None
     count = len(data.windows)
     text = "the text" if parts == 1 else f"each of {parts} parts of the text"
-    available = f"{count} window{'s' * (count != 1)} of {data.tokens} scored tokens"
+    available = f"{count} window{'s' * (count != 1)} with {data.tokens} scored tokens"
     if data.repeated:
-        available += f" (without {data.repeated:,} that repeat another one)"
+        available += f" (after removing {data.repeated:,} duplicate{'s' * (data.repeated != 1)})"
     shorter = sum(window.scored_until - window.scored_from for window in data.windows) // MIN_UNITS
     cut = f", or shorter windows (--max-length {shorter})" if shorter >= MIN_WINDOW else ""
     enough = f"{parts * MIN_UNITS * data.length:,} tokens"
@@ -155,7 +155,7 @@ def too_little(data: EvalData, parts: int = 1) -> str | None:
 
 
 def piece_lengths(data: EvalData, min_documents: int = MIN_DOCUMENTS) -> dict[Piece, int]:
-    """Return the scored tokens of every document, or of every window if there are fewer than `min_documents`."""
+    """Count the scored tokens of every document, or of every window for fewer than `min_documents` documents."""
     is_document = data.documents >= min_documents
     lengths: dict[Piece, int] = {}
     for window in data.windows:
@@ -175,24 +175,24 @@ def select_pieces(data: EvalData, pieces: Collection[Piece]) -> EvalData:
 
 
 def split(data: EvalData, seed: int) -> tuple[EvalData, EvalData]:
-    """Split into halves without shared documents (or windows), stratified by task.
+    """Split into two halves that share no document (or no window, if documents are few), stratified by task.
 
-    Raises `DataError` for a single window.
+    Raises `DataError` if there is only one window.
     """
     order = shuffle_pieces(piece_lengths(data), seed)
     if len(order) < 2:
         raise DataError(
-            f"{data.name} has only 1 window ({data.tokens} tokens), but at least 2 are needed to split it. Use a "
+            f"{data.name} must have at least 2 windows to be split into halves, got 1 ({data.tokens} tokens). Use a "
             "longer text or shorter windows (--max-length)."
         )
     return select_pieces(data, order[::2]), select_pieces(data, order[1::2])
 
 
 def sample(data: EvalData, tokens: int, seed: int) -> EvalData:
-    """Sample at most `tokens` scored tokens, spread over documents and tasks, in at least 8 units if possible.
+    """Sample windows with at most `tokens` scored tokens, spread over tasks and, if possible, at least 8 documents.
 
-    Windows with more than an eighth of the tokens are shortened, except answers; their document is then called
-    `<document>, windows of <scored>`, because its losses differ from those of full windows.
+    Windows with more than `tokens` / 8 scored tokens are shortened, unless they contain an answer. Their document is
+    renamed `<document>, windows of <scored>`, because its losses differ from those of full windows.
     """
     if data.tokens <= tokens:
         return data
@@ -270,17 +270,18 @@ LABELS = "labels"
 
 
 def wrap_batches(stack: Stack, batches: Iterable[Mapping[str, Any]], metric: Metric | None = None) -> EvalData:
-    """Return your own batches as data to evaluate plans on; confidence intervals resample the rows.
+    """Wrap your own batches as data to evaluate plans on. Confidence intervals resample their rows.
 
     Args:
         stack: The model.
-        batches: Dictionaries of tensors with the batch dimension first, such as a `DataLoader` returns. The entries
-            that are parameters of the model's forward are its inputs.
-        metric: A function of the model's output and the batch (on the model's device) that returns one number per row,
-            lower is better (default: cross-entropy of `labels`, int64 (batch,), in nats).
+        batches: Dictionaries of tensors with the batch dimension first, such as those of a `DataLoader`. Entries named
+            like a parameter of the model's `forward` are passed to it.
+        metric: A function of the model's output and the batch (on the model's device). It returns one number per row,
+            where lower is better (default: cross-entropy in nats with `labels`, int64 (batch,)).
 
     Raises:
-        DataError: If a batch is not a dictionary of tensors with equally many rows, or has no labels.
+        DataError: If a batch is not a dictionary of tensors with the same number of rows, or if it has no `labels` and
+            there is no `metric`.
     """
     parameters = inspect.signature(stack.model.forward).parameters
     digest = hashlib.sha256(getattr(metric, "__qualname__", str(metric)).encode())
@@ -291,7 +292,7 @@ def wrap_batches(stack: Stack, batches: Iterable[Mapping[str, Any]], metric: Met
         inputs = {name: value for name, value in tensors.items() if name in parameters and name != LABELS}
         if not inputs:
             raise DataError(
-                f"a batch must have inputs of the model ({', '.join(parameters)}), got {', '.join(tensors)}."
+                f"a batch must have an input of the model ({', '.join(parameters)}), got only {', '.join(tensors)}."
             )
         count = len(next(iter(tensors.values())))
         for name, value in sorted(tensors.items()):
@@ -302,7 +303,7 @@ def wrap_batches(stack: Stack, batches: Iterable[Mapping[str, Any]], metric: Met
         wrapped.append(LabeledBatch(inputs, targets, names, metric, tensors))
         rows += count
     if not wrapped:
-        raise DataError("batches must hold at least one batch, got none.")
+        raise DataError("batches must have at least one batch, got none.")
     name = "own batches" if metric is None else f"own batches (by {getattr(metric, '__name__', 'metric')}, not nats)"
     return EvalData(name, digest.hexdigest(), 1, None, tuple(wrapped))
 
@@ -313,7 +314,7 @@ def _tensors(batch: object, required: str | None) -> dict[str, Tensor]:
     tensors = {str(name): value for name, value in batch.items() if isinstance(value, Tensor) and value.ndim}
     sizes = {len(value) for value in tensors.values()}
     if len(sizes) != 1 or 0 in sizes:
-        raise DataError(f"the tensors of a batch must have equally many rows, got {sorted(sizes)}.")
+        raise DataError(f"the tensors of a batch must have the same number of rows, got {sorted(sizes)}.")
     if required is not None and (required not in tensors or tensors[required].ndim != 1):
-        raise DataError(f"a batch must have {required} of shape (rows,). Otherwise pass a metric(outputs, batch).")
+        raise DataError(f"a batch must have {required} of shape (rows,). Add them or pass a metric(outputs, batch).")
     return tensors

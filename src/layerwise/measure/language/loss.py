@@ -1,4 +1,7 @@
-"""Losses in nats without all logits in memory: if the head acts on each token alone, it runs on chunks of tokens."""
+"""Compute losses in nats without keeping all logits in memory.
+
+If the head acts on each token independently, it runs on chunks of tokens, otherwise on one window at a time.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ CHUNK = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class WindowLoss:
-    """Summed NLL in nats of one window, its scored tokens, and how many of them were the arg-max."""
+    """The summed NLL of one window in nats, its number of scored tokens, and how many of them were the arg-max."""
 
     nll: float
     tokens: int
@@ -39,7 +42,7 @@ def window_losses(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[WindowL
 
         nll = -sum_t log softmax(logits_t)[target_t]        over scored tokens t
 
-    Non-finite values are returned unchanged.
+    Non-finite losses are returned and do not raise an error.
     """
     if isinstance(batch, LabeledBatch):
         return _by_label(stack, state, batch)
@@ -55,7 +58,7 @@ def score_tokens(stack: Stack, state: Tensor, batch: Batch) -> tuple[Tensor, Ten
     """Compute the loss of every scored token of `batch` from the last hidden `state` (batch, seq, hidden).
 
     Returns:
-        Rows and columns of the scored tokens on the CPU, their NLL in nats, and whether they were the arg-max.
+        The rows and columns of the scored tokens (on the CPU), their NLL in nats, and whether they were the arg-max.
     """
     rows, columns = batch.scored.nonzero(as_tuple=True)
     placed = rows.to(state.device), columns.to(state.device)
@@ -86,7 +89,7 @@ def _by_metric(output: Any, batch: LabeledBatch, device: torch.device) -> tuple[
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the NLL in nats and arg-max correctness of every row of `logits` (rows, classes); overwrites `logits`."""
+    """Return each row's NLL in nats and whether its target was the arg-max; overwrites `logits` (rows, classes)."""
     logits = logits.float()
     best, guess = logits.max(dim=-1)
     target_logits = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
@@ -133,15 +136,15 @@ def _by_window(
 
 
 ScoredTokens = tuple[Tensor, Tensor, Tensor]
-"""Scored tokens: their rows, losses in nats, and arg-max correctness."""
+"""The rows of scored tokens, their losses in nats, and whether they were the arg-max."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LanguageModelHead:
-    """A language model split into its head and its body, the submodule `name` that contains the layers.
+    """A language model split into a body, the submodule `name` that contains the layers, and a head.
 
-    The body runs once, and the head on chunks of its last states: a vocabulary of 50,257 needs 201 kB of float32 logits
-    per token.
+    The body runs once, and the head runs on chunks of its last hidden states. With a vocabulary of 50,257, the float32
+    logits of one token take 201 kB.
     """
 
     model: nn.Module
@@ -152,7 +155,7 @@ class LanguageModelHead:
         return self.model.get_submodule(self.name)
 
     def states(self, inputs: Mapping[str, Any]) -> tuple[Tensor, Any]:
-        """Return the last states of the body, (batch, seq, hidden), and its full output, without running the head."""
+        """Run the body without the head; return its last hidden states, (batch, seq, hidden), and its full output."""
         outputs: list[Any] = []
 
         def read(module: nn.Module, args: Any, output: Any) -> None:
@@ -168,7 +171,7 @@ class LanguageModelHead:
         return main_tensor(outputs[0]), outputs[0]
 
     def losses(self, states: Tensor, output: Any, ids: Tensor, targets: Tensor) -> Iterator[ScoredTokens]:
-        """Yield the scores of the `targets` (batch, seq) that are not `IGNORED`, in chunks of `CHUNK` logits."""
+        """Yield the scores of all `targets` (batch, seq) that are not `IGNORED`, in chunks of `CHUNK` logits."""
         rows, columns = (targets != IGNORED).nonzero(as_tuple=True)
         tokens = max(1, CHUNK // int(getattr(text_config_of(self.model), "vocab_size", 1)))
         for start in range(0, len(rows), tokens):
@@ -177,7 +180,7 @@ class LanguageModelHead:
             yield row, *token_losses(logits, targets[row, column])
 
     def logits(self, states: Tensor, output: Any, ids: Tensor) -> Tensor:
-        """Return the logits (rows, vocabulary) of `states` (rows, hidden) of the body's `output`; `ids` is (rows,)."""
+        """Run the head on `states` (rows, hidden) of the body's `output` for the input `ids` (rows,)."""
         with _replace_output(self.body, _with_states(output, states[None])):
             predicted = main_tensor(self.model(**accepted(self.model, {"input_ids": ids[None]})))
         return predicted[0]
@@ -188,9 +191,9 @@ _BODIES: WeakKeyDictionary[Stack, str | None] = WeakKeyDictionary()
 
 
 def find_head(stack: Stack) -> LanguageModelHead | None:
-    """Find the head of `stack`, or return `None` if it does not act on each token alone; cached.
+    """Find the head of `stack`, or return None if it does not act on each token independently.
 
-    Modules that contain the list of blocks are tried as the body, the outermost first.
+    Modules that contain the list of layers are tried as the body, the outermost first. The result is cached.
     """
     if stack not in _BODIES:
         names = stack.path.split(".")[:-1]
@@ -202,7 +205,7 @@ def find_head(stack: Stack) -> LanguageModelHead | None:
 
 
 def find_head_behind(model: nn.Module, bodies: Sequence[str]) -> LanguageModelHead | None:
-    """Find the head after the first of `bodies` (module names) for which it acts on each token alone."""
+    """Split `model` after the first of `bodies` (module names) whose head acts on each token independently."""
     inputs = example_inputs(model)
     if inputs is None or "input_ids" not in inputs:
         return None

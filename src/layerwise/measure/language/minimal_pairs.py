@@ -1,4 +1,4 @@
-"""Accuracy on minimal pairs by paradigm, by phenomenon and overall."""
+"""Accuracy on minimal pairs for each paradigm, each phenomenon and overall."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ def margins(
     too_long: TooLong = "refuse",
     progress: Callable[[float], None] | None = None,
 ) -> Numbers:
-    """Return the log-likelihood of the acceptable text minus that of the other in nats, shape (pairs,).
+    """Return the log-likelihood in nats of each acceptable text minus that of the unacceptable one, shape (pairs,).
 
-    NaN if a text is too long and `too_long` is "skip"; 0 within rounding error. Raises as `log_likelihoods` does.
+    Differences within rounding error are 0. If `too_long` is "skip", pairs with a text that exceeds the model's
+    positions are NaN. Raises the errors of `log_likelihoods`.
     """
     passages = [
         passage
@@ -53,12 +54,12 @@ def margins(
 
 
 def preferences(scorer: SentenceScorer, pairs: Sequence[MinimalPair], **options: Any) -> Preferences:
-    """Score each pair, shape (pairs,); see `margins` for the options."""
+    """Score the margin of each pair with `score_margins`, shape (pairs,). `options` are those of `margins`."""
     return score_margins(margins(scorer, pairs, **options))
 
 
 def score_margins(margins: Numbers) -> Preferences:
-    """Return 1 for a positive margin, 0.5 for zero, 0 for a negative one, and NaN without a margin.
+    """Return 1 for a positive margin, 0.5 for zero, 0 for a negative one, and NaN for NaN.
 
     >>> score_margins(np.array([0.3, 0.0, -2.0])).tolist()
     [1.0, 0.5, 0.0]
@@ -67,15 +68,15 @@ def score_margins(margins: Numbers) -> Preferences:
 
 
 def paradigm_rows(suite: str, pairs: Sequence[MinimalPair], judgments: Preferences, **model: Any) -> list[Score]:
-    """Return the accuracy (Wilson's interval), the share of ties and the number of skipped pairs of one paradigm.
+    """Return the accuracy with Wilson's interval, the fraction of ties and the number of skipped pairs of a paradigm.
 
-    `model` are columns of the rows. Raises `MeasureError` if every pair was skipped.
+    `model` has further columns of the rows. Raises `MeasureError` if every pair was skipped.
     """
     scored = judgments[~np.isnan(judgments)]
     if not scored.size:
         raise MeasureError(
-            f"Pairs must fit into the model's positions, but none of {pairs[0].paradigm!r} does. Remove the suite or "
-            "use a model with more positions."
+            f"Pairs must fit into the model's positions, but no pair of {pairs[0].paradigm!r} does. Remove the suite "
+            "or use a model with more positions."
         )
     columns: dict[str, Any] = {"task": pairs[0].paradigm, "kind": PARADIGM, **model}
     accuracy = Score(suite, "accuracy", float(scored.mean()), documents=scored.size, **columns)
@@ -89,7 +90,7 @@ def paradigm_rows(suite: str, pairs: Sequence[MinimalPair], judgments: Preferenc
 
 
 def mean_accuracies(pairs: Sequence[MinimalPair], paradigms: Sequence[Score]) -> list[Score]:
-    """Average the rows of paradigms overall and by phenomenon, with equal weights as in BLiMP."""
+    """Average the accuracies of paradigms, overall and for each phenomenon, with equal weights as in BLiMP."""
     accuracies = [row for row in paradigms if row.metric == "accuracy"]
     phenomena = {pair.paradigm: pair.phenomenon for pair in pairs}
     means = [_mean_accuracy(accuracies, task=ALL, kind=None)]
@@ -106,7 +107,7 @@ def _mean_accuracy(rows: Sequence[Score], **columns: Any) -> Score:
 
 
 def accuracy_interval(accuracies: Sequence[Score]) -> tuple[float, float]:
-    """Return the 95 % interval of the mean accuracy of paradigms (Zou and Donner 2008), from their Wilson intervals.
+    """Return the 95 % interval of the mean accuracy of n paradigms, from their Wilson intervals (Zou and Donner 2008).
 
     low = mean - sqrt(sum_k (accuracy_k - low_k)^2) / n        high = mean + sqrt(sum_k (high_k - accuracy_k)^2) / n
     """
@@ -132,7 +133,7 @@ def variant_rows(suite: str, rows: Sequence[Score]) -> list[Score]:
 
 
 def coverage(tokenizer: PreTrainedTokenizerBase, pairs: PairSet) -> dict[str, float]:
-    """Return the share of words without an unknown token (`coverage`), and the share of words that are one token."""
+    """Return the fractions of words without unknown tokens (`coverage`) and of words that are a single known token."""
     texts = list(dict.fromkeys(text for pair in pairs.pairs for text in (pair.good, pair.bad)))
     words = list(_tokens_of_words(tokenizer, texts))
     covered = [count for count, is_unknown in words if not is_unknown]
@@ -140,7 +141,7 @@ def coverage(tokenizer: PreTrainedTokenizerBase, pairs: PairSet) -> dict[str, fl
 
 
 def find_words(text: str) -> list[tuple[int, int]]:
-    """Return the positions of words: runs of letters and digits, with apostrophes inside.
+    """Return the start and end of every word: a run of letters and digits that may contain apostrophes.
 
     >>> [text[a:b] for text in ["It doesn't."] for a, b in find_words(text)]
     ['It', "doesn't"]

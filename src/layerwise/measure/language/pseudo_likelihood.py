@@ -1,4 +1,4 @@
-"""Sentence scores in nats: pseudo-log-likelihood of masked language models, log-likelihood of causal ones."""
+"""Score sentences in nats: pseudo-log-likelihood of masked language models, log-likelihood of causal ones."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ MAX_LOGITS = 1 << 25
 """Maximum number of logits in memory: 128 MiB as float32."""
 
 MAX_COPIED_TOKENS = 1 << 22
-"""Maximum number of tokens of masked copies in memory: 100 MiB while duplicates are removed."""
+"""Maximum number of tokens in masked copies of texts; removing duplicates among them takes 100 MiB."""
 
 _UNLIMITED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A text; characters before `start` are context, which is not scored."""
+    """A text of which the first `start` characters are context that is not scored."""
 
     text: str
     start: int = 0
@@ -53,7 +53,7 @@ class EncodedPassage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SentenceScorer:
-    """A language model with its tokenizer and objective; `head` computes only the logits of masked positions."""
+    """A language model with its tokenizer and objective; a `head` computes logits only at masked positions."""
 
     model: nn.Module
     tokenizer: PreTrainedTokenizerBase
@@ -101,19 +101,19 @@ def log_likelihoods(
         masked   PLL(w) = sum_t log softmax(logits(w with w_t masked)_t / T)[w_t]
         causal   sum_t log softmax(logits(w_<t) / T)[w_t]
 
-    with temperature T (Wang and Cho 2019; Salazar et al. 2020). Special tokens are not scored. A causal model reads the
-    start token first; without one, the first token is context.
+    T is the temperature (Wang and Cho 2019; Salazar et al. 2020). Special tokens are not scored. A causal model reads
+    the start token first; if the tokenizer has none, the first token of the text is not scored.
 
     Args:
         scorer: The model.
         passages: The texts to score.
-        temperature: Temperature of the logits.
-        too_long: Refuse passages beyond the model's positions, or return NaN for them ("skip").
-        progress: Receives the completed share.
+        temperature: Temperature T of the logits.
+        too_long: Raise an error if passages exceed the model's positions, or return NaN for them ("skip").
+        progress: Called with the completed fraction, from 0 to 1.
 
     Raises:
-        MeasureError: For non-finite logits.
-        DataError: For passages that are too long and for unknown token ids.
+        MeasureError: If likelihoods are not finite.
+        DataError: If a passage is too long or a token id is not in the model's vocabulary.
     """
     lines = encode_passages(scorer.tokenizer, passages, scorer.objective)
     fitting = _drop_too_long(lines, passages, scorer.positions, too_long)
@@ -136,7 +136,7 @@ def log_likelihoods(
 def encode_passages(
     tokenizer: PreTrainedTokenizerBase, passages: Sequence[Passage], objective: Objective
 ) -> tuple[EncodedPassage, ...]:
-    """Encode passages; tokens that extend past the context are scored. Raises `DataError` if a passage has none."""
+    """Encode passages, scoring every token that ends after the context; raise `DataError` if a passage has none."""
     is_masked = objective == "masked_token"
     texts = [(passage.text, passage.start) for passage in passages]
     pieces = encode_pairs(tokenizer, texts, wrapped=is_masked)

@@ -22,7 +22,7 @@ from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ALL, CHANCE, NORMALIZED
 
 MEAN, MEDIAN = "mean", "median"
-"""The metrics over several tasks (task `ALL`)."""
+"""Metrics that summarize several tasks (task `ALL`)."""
 
 DRAWS = 4000
 
@@ -31,14 +31,14 @@ DRAWS = 4000
 class ChanceScale:
     """The scale from chance (0) to the original model (1): (score - chance) / (score of the original model - chance).
 
-    Sun et al. 2024, arXiv 2407.09298, section 2. Intervals do not include the error of the original model.
+    From Sun et al. 2024, arXiv 2407.09298, section 2. Intervals ignore the error of the original model's score.
     """
 
     chance: float
     trained: float
 
     def apply(self, row: Score) -> Score:
-        """Scale a row with its interval, as the condition `NORMALIZED`."""
+        """Scale the value and the interval of a row, and set its condition to `NORMALIZED`."""
         low, high = (None if each is None else self._scale(each) for each in (row.low, row.high))
         return replace(row, condition=NORMALIZED, value=self._scale(row.value), low=low, high=high)
 
@@ -47,13 +47,13 @@ class ChanceScale:
 
 
 def chance_scale(trained: Score, chance: Score) -> ChanceScale | None:
-    """Return the scale of a task, or `None` if the original model's interval includes chance."""
+    """Return the scale of a task, or None if the original model's interval includes chance."""
     lowest = trained.value if trained.low is None else trained.low
     return ChanceScale(chance.value, trained.value) if lowest > chance.value else None
 
 
 def mean_over_tasks(rows: Sequence[Score], metric: str) -> Score:
-    """Average tasks; errors add in quadrature."""
+    """Average the rows of tasks, adding the errors of the intervals in quadrature."""
     value = fmean(row.value for row in rows)
     bounds = [
         (row.value - row.low, row.high - row.value) for row in rows if row.low is not None and row.high is not None
@@ -66,7 +66,7 @@ def mean_over_tasks(rows: Sequence[Score], metric: str) -> Score:
 
 
 def median_over_tasks(rows: Sequence[Score], metric: str) -> Score:
-    """Return the median over tasks, with the interval of medians of normal draws."""
+    """Return the median over tasks, with an interval from medians of normal draws within each task's interval."""
     values = np.array([row.value for row in rows])
     value = float(np.median(values))
     low = high = None
@@ -79,7 +79,7 @@ def median_over_tasks(rows: Sequence[Score], metric: str) -> Score:
 
 
 def summary_rows(scores: Mapping[str, Score], chances: Mapping[str, Score]) -> list[Score]:
-    """Return the means over several tasks of one model and of chance; arguments are by task."""
+    """Return the mean over tasks of a model's score and of chance, both given by task; no rows for a single task."""
     if len(scores) < 2:
         return []
     rows, guesses = list(scores.values()), [replace(row, low=None, high=None) for row in chances.values()]
@@ -108,7 +108,7 @@ def task_value(task: ClassificationTask, metric: str, labels: Sequence[float], a
 def task_rows(task: ClassificationTask, labels: Sequence[float], answers: Sequence[float]) -> list[Score]:
     """Return each metric with its interval over test examples, and the score of a constant prediction (`chance`).
 
-    In classification the constant prediction is the most frequent training label. In regression `chance` is 0.
+    For classification the constant is the most frequent training label. For regression `chance` is 0.
     """
     rows = []
     for metric in task.metrics:
