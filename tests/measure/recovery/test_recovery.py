@@ -146,7 +146,7 @@ def test_the_rows_of_a_layer(measured: Study) -> None:
 def test_unreachable_equal_damage_is_logged() -> None:
     said: list[str] = []
     study(treatments=["equal_damage/layer"], layers=[3], seeds=1, cache=ResultCache(log=said.append))
-    assert said == ["recovery: equal_damage of layer 3 is omitted, because no noise costs 0.1 nats/token (seed 0)"]
+    assert said == ["recovery omits equal_damage of layer 3, because no noise costs 0.1 nats/token (seed 0)"]
 
 
 def test_model_is_unchanged_after_an_exception() -> None:
@@ -227,7 +227,7 @@ def test_unknown_initialization_omits_reinitialize(monkeypatch: pytest.MonkeyPat
         layers=[1], treatments=["noise_50/layer", "reinitialize/layer"], seeds=1, cache=ResultCache(log=said.append)
     )
     assert {(row.condition, row.variant) for row in rows} == {("noise_50", "layer")}
-    assert said == ["recovery: reinitialize is omitted: nobody wrote it down"]
+    assert said == ["recovery omits the damage reinitialize: nobody wrote it down"]
 
 
 def test_half_precision_is_trained_in_float32() -> None:

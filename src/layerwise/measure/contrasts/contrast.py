@@ -1,9 +1,9 @@
-"""Compute contrasts: one function of several effects, with an interval that accounts for their dependence.
+"""Compute contrasts: a function of several effects, with an interval that accounts for the dependence of the effects.
 
     value = f(effects)        effects[i] = sum_u numerator[i, u] / sum_u denominator[u]
 
-Documents are resampled once for all effects (expanded percentile interval, `layerwise.measure.stats.statistics`); each
-part and stratum of the text independently.
+Documents are resampled jointly for all effects, but independently for each part and each stratum of the text. Intervals
+are expanded percentile intervals (`layerwise.measure.stats.statistics`).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from layerwise.results.vocabulary import CONTRAST as CONTRAST
 RESAMPLES = 2_000
 
 MIN_BEYOND = 3
-"""With fewer resamples beyond a bound, Student's interval is used as well."""
+"""If fewer resamples are beyond a bound, the interval is widened to include Student's interval."""
 
 Statistic = Callable[[Numbers], Numbers]
-"""From effects `(..., plans)` to one number each, `(...)`."""
+"""Maps effects `(..., plans)` to numbers `(...)`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Effects on the same units: `numerators` `(plans, units)`, `denominators` `(units,)`, and labels of `strata`."""
+    """Effects on the same units: `numerators` `(plans, units)`, `denominators` `(units,)`, and each unit's stratum."""
 
     numerators: Numbers
     denominators: Numbers
@@ -50,7 +50,7 @@ class Part:
 
     @classmethod
     def from_grid(cls, grid: Grid, baseline: str, keys: Sequence[str]) -> Part:
-        """Return the effects of `keys` relative to `baseline`, unit by unit; the tasks of the grid are strata."""
+        """Return the effects of the plans `keys` relative to `baseline` on each unit, with tasks as strata."""
         changes = grid.nll[[grid.plans.index(key) for key in keys]] - grid.nll[grid.plans.index(baseline)]
         tokens = grid.by_unit(grid.tokens)
         return cls(grid.by_unit(changes), tokens, grid.documents(), int(grid.tokens.sum()), Strata.label_grid(grid))
@@ -67,7 +67,7 @@ class Part:
         return replace(self, numerators=self.numerators[list(indices)])
 
     def select_units(self, units: Sequence[int] | NDArray[np.intp]) -> Part:
-        """Return the effects on some of the units; the number of documents is then at most that of units."""
+        """Return the effects on the given units only."""
         selected = np.sort(np.asarray(units, dtype=np.intp))
         denominators = self.denominators[selected]
         share = denominators.sum() / self.denominators.sum()
@@ -81,9 +81,9 @@ class Part:
 
 
 def pair_effects(losses: Iterable[Loss], baseline: str, keys: Sequence[str]) -> Part | None:
-    """Return the effects of `keys` relative to `baseline` in nats/token, by document.
+    """Return the effects of the plans `keys` relative to `baseline` in nats/token, for each document.
 
-    Only windows on which all of them were measured count; None without any.
+    Only windows that all of these plans have losses for are used. Returns None if there are none.
 
     >>> rows = [Loss(plan, "a", "d", 0, nll, 10, 0) for plan, nll in (("0 1", 20.0), ("1=skip", 25.0))]
     >>> pair_effects(rows, "0 1", ["1=skip"]).numerators.tolist()
@@ -102,14 +102,13 @@ def pair_effects(losses: Iterable[Loss], baseline: str, keys: Sequence[str]) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resampled:
-    """Effects `value` `(plans,)`, and `effects` `(resamples, plans)` on resampled units; built by `from_parts`.
+    """The effects on all units (`value`, `(plans,)`) and on resampled units (`effects`, `(resamples, plans)`).
 
     Args:
-        units: Number of units of the smallest stratum; below 8 nothing is resampled and there are no intervals.
-        strata: Units, plans and resampled changes `(resamples, plans)` of each stratum, which expand the interval
-            (Satterthwaite).
-        redrawn: Whether resamples also draw plans; the heavy tails of Student's t are then left out of the standard
-        error.
+        units: Number of units of the smallest stratum. For fewer than 8, nothing is resampled and there is no interval.
+        strata: Units, plans and resampled changes `(resamples, plans)` of each stratum, from which the degrees of
+            freedom of the interval are computed (Satterthwaite).
+        redrawn: Whether resamples also draw plans. They are then clipped to the interval for the standard error.
 
     >>> part = Part(np.array([[2.0] * 8, [1.0] * 8]), np.ones(8), documents=8, tokens=8)
     >>> drawn = Resampled.from_parts([part], seed=0)
@@ -127,11 +126,7 @@ class Resampled:
 
     @classmethod
     def from_parts(cls, parts: Sequence[Part], *, seed: Seed, resamples: int = RESAMPLES) -> Resampled:
-        """Resample the effects of all parts, one after the other.
-
-        Raises:
-            MeasureError: If a numerator is not finite or a denominator not positive.
-        """
+        """Resample the units of each part independently."""
         units = min(part.units for part in parts)
         drawn, strata = [], []
         for number, part in enumerate(parts if units >= MIN_UNITS else ()):
@@ -189,7 +184,7 @@ class Resampled:
         power: float = POWER,
         **columns: Any,
     ) -> Score:
-        """Return the `statistic` as a row about `claim`, with the effect detectable with `power`."""
+        """Return the `statistic` as a row about `claim`, with its minimum detectable effect at this `power`."""
         about = {"claim": claim, "documents": self.documents, "tokens": self.tokens, **columns}
         own = self.estimate(statistic, level)
         if own is None:
@@ -202,9 +197,9 @@ class Resampled:
 
 @dataclass(frozen=True, slots=True)
 class PlanEffects:
-    """Effects of plans relative to the original model, by the keys of their losses; `seed` draws the resamples.
+    """Effects of the plans `keys` relative to the original model.
 
-    `part` returns the effects of some keys in their order, or None if no window has all of their losses.
+    `part` returns the effects of the given keys in that order, or None if no window has losses of all of them.
     """
 
     keys: tuple[str, ...]
@@ -221,10 +216,10 @@ class PlanEffects:
 
 
 def detect_contrast(estimate: SampleEstimate[float], power: float = POWER) -> float:
-    """Return the contrast that an interval like this one distinguishes from zero with `power`.
+    """Return the smallest contrast that an interval like that of `estimate` separates from zero with this `power`.
 
-    It is the longer half of the interval plus t[power] standard errors, as effects may be skewed. A rule that needs n
-    such findings at once has 80 % power if each has 1 - 0.2 / n.
+    It is the longer half of the interval plus t[power] standard errors, because effects may be skewed. A conclusion
+    that needs n findings at once has 80 % power if each of them has the power 1 - 0.2 / n.
     """
     longer = max(estimate.value - estimate.low, estimate.high - estimate.value)
     return longer + student_quantile(power, estimate.freedom) * estimate.error
@@ -235,7 +230,7 @@ def take_first(effects: Numbers) -> Numbers:
 
 
 def average_redrawn(effects: Numbers, chance: np.random.Generator, count: int) -> Numbers:
-    """Average `count` draws, redrawn in every resample: `(resamples, ..., draws)` -> `(resamples, ...)`."""
+    """Average `count` random entries of the last axis, drawn separately for every resample (the first axis)."""
     redrawn = chance.integers(0, effects.shape[-1], size=(len(effects), *(1 for _ in effects.shape[2:]), count))
     return np.asarray(np.take_along_axis(effects, redrawn, axis=-1).mean(axis=-1))
 

@@ -1,13 +1,13 @@
 """Contrasts of single layers: a core of layers that matters far more than the rest, and the cost of quantization.
 
-The published core (layers 8 to 11 of 30) is scaled to the depth and shifted by up to 1/15; for each such range P
-(Bonferroni), with e the effect of an intervention in nats/token:
+The published core (layers 8 to 11 of 30) is scaled to the depth and shifted by up to 1/15 of it. The contrasts of each
+such range P, with e the effect of an intervention in nats/token, are Bonferroni-corrected:
     skip_excess, average_excess   median of e over P - max(FAR * median of e elsewhere, margin)
     average_over_random           median over P of SHARE * e of the average - e of random weights of the same norm
-Of layer l quantized to a GGUF type, with an interval over documents and p corrected over layers and types (Holm):
-    delta_nll     L(l quantized) - L(original model)                    `bits`, nats/token
-    excess        L(l quantized) - mean L(l with noise of that norm)    `bits_noise`
-    stands_out    difference of a layer minus the mean over the other layers
+The contrasts of a layer l quantized to a GGUF type are Holm-corrected over layers and types; L is the loss:
+    delta_nll     L(l quantized) - L(original model)                    plans of the family `bits`
+    excess        L(l quantized) - mean L(l with noise of that norm)    plans of the family `bits_noise`
+    stands_out    delta_nll of a layer minus the mean over the other layers
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from layerwise.results.vocabulary import BITS, DELTA, EXCESS, SAME_NORM_RANDOM, 
 
 CORE = "core"
 FAR = 2.0
-"""Factor on the effect of a typical other layer above which a layer matters "far more"."""
+"""A layer matters "far more" if its effect exceeds this factor times the effect of a typical other layer."""
 
 SHARE = 0.8
-"""Share of the published intervention's effect that random weights must reach to do nearly as much."""
+"""Random weights have nearly the effect of the published intervention if theirs is at least this fraction of it."""
 
 NOMINAL_POWER = 0.85
-"""Nominal power of the printed mde; about 80 % are reached at 24 documents (simulated)."""
+"""Nominal power of the minimum detectable effect. The actual power is about 80 % at 24 documents (simulated)."""
 
 PUBLISHED_DEPTH = 30
 PUBLISHED_RANGE = (8, 11)
 SLACK = 15
-"""A core may be shifted from the published range by 1/15 of the depth."""
+"""A core may be shifted from the published range by the depth divided by this number."""
 
 MIN_LAYERS = 8
-"""With fewer layers, too few lie outside the core for a median."""
+"""Minimum depth. With fewer layers, too few are outside the core for a median."""
 
 Keys = Mapping[int, str]
-"""From a layer to the key of its losses under one intervention."""
+"""Maps layers to the plan names of their losses under one intervention."""
 
 
 def scale_published_layers(layers: Sequence[int], depth: int) -> tuple[int, ...]:
-    """Scale published layers of a model of 30 to the depth.
+    """Scale layer numbers of the published model, which has 30 layers, to another depth.
 
     >>> scale_published_layers((8, 11), 12)
     (3, 4)
@@ -62,7 +62,7 @@ def scale_published_layers(layers: Sequence[int], depth: int) -> tuple[int, ...]
 
 
 def list_core_ranges(depth: int) -> list[range]:
-    """Return the published range, scaled to the depth, and those near it.
+    """Return the published range of layers, scaled to the depth, and ranges shifted by up to 1/15 of the depth.
 
     >>> list_core_ranges(30)
     [range(6, 10), range(7, 11), range(8, 12), range(9, 13), range(10, 14)]
@@ -83,10 +83,10 @@ def contrast_core(
     margin: float,
     seed: Seed = 0,
 ) -> list[Score]:
-    """Return the contrasts of each range of layers that may be the core, from `layer` to `to_layer`.
+    """Return the contrasts of each range of layers (columns `layer` to `to_layer`) that may be the core.
 
-    The published intervention, the average of the neighbors, is used only for ranges in which every layer was measured
-    with it and with random weights.
+    The published intervention replaces a layer by the average of its neighbors. Its contrasts are omitted for ranges in
+    which a layer was not measured with both this average and random weights.
     """
     plans = [*skip.values(), *average.values(), *random.values()]
     grid = arrange(row for row in losses if row.plan in {baseline, *plans})
@@ -118,7 +118,7 @@ def contrast_core(
 
 
 def contrast_core_of_sweep(losses: Iterable[Loss], depth: int, *, seed: Seed = 0) -> list[Score]:
-    """Return the rows about the core of a sweep that skips every layer; none for shallow models and short texts."""
+    """Return the contrasts of the core from a sweep that skips every layer; none for shallow models or short texts."""
     if depth < MIN_LAYERS:
         return []
     measured, original = list(losses), str(Plan.identity(depth))
@@ -132,7 +132,7 @@ def contrast_core_of_sweep(losses: Iterable[Loss], depth: int, *, seed: Seed = 0
 
 
 def compute_excess(effects: Numbers, inside: Sequence[bool], margin: float) -> Numbers:
-    """Return the median effect inside minus the threshold that it must exceed: `(..., layers)` -> `(...)`.
+    """Return the median effect inside the core minus the threshold that it must exceed: `(..., layers)` -> `(...)`.
 
     >>> compute_excess(np.array([9.0, 0.1, 2.0, 2.0, 0.1]), [False, False, True, True, False], 0.01).item()
     1.8
@@ -148,7 +148,7 @@ FAMILIES = frozenset({"bits", "bits_noise"})
 def contrast_quantized_layers(
     losses: Sequence[Loss], records: Iterable[PlanRecord], depth: int, *, seed: Seed = 0
 ) -> list[Score]:
-    """Return the rows by type (`condition`) and layer, and the mean over layers (no layer)."""
+    """Return the contrasts of each GGUF type (`condition`) and layer, and their means over layers."""
     plans: dict[str, dict[str, dict[int, list[str]]]] = {family: defaultdict(dict) for family in FAMILIES}
     measured = {row.plan for row in losses}
     compared = [record for record in records if record.family in FAMILIES and record.plan in measured]

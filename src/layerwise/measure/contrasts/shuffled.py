@@ -1,12 +1,15 @@
 """Contrasts of the LayerShuffle paper: accuracies of variants trained with the same seeds, on the same examples.
 
-trained_order      cost: baseline in order - layershuffle in random order; gain_above@NULL: layershuffle - NULL
-collapse           random_order, in_order: baseline - chance
-position_informed  random_order: layershuffle - chance
-pruning            lost = L / 2 * sum_r r (a(0) - a(r)) / (a(0) - chance) / sum_r r^2, r of L layers skipped;
-                   lost@NULL, and spared_above@NULL = lost@NULL - lost
+Each claim has these metrics, where NULL is one of the variants in `NULLS`:
+
+trained_order      cost: baseline in order - layershuffle in random order
+                   gain_above@NULL: layershuffle in random order - NULL in random order
+collapse           random_order, in_order: baseline in this order - chance
+position_informed  random_order: layershuffle in random order - chance
+pruning            lost = L / 2 * sum_r r (a(0) - a(r)) / (a(0) - chance) / sum_r r^2, r of L layers skipped
+                   lost@NULL: the same for NULL; spared_above@NULL = lost@NULL - lost
 positions          short, short@NULL: 0.9999 - accuracy of predicted positions (variance: Agresti and Coull 1998)
-merging            loss: models - models merged from them; skill: models - chance; @NULL in order
+merging            loss: models - models merged from them; skill: models - chance; with @NULL, models in order
 """
 
 from __future__ import annotations
@@ -39,14 +42,14 @@ BASELINE, SHUFFLED = "baseline", "layershuffle"
 NULLS = (BASELINE, "sequential")
 PREDICTING = "layershuffle-predict"
 SKILL = 0.05
-"""Minimum accuracy above chance of every seed of a variant whose decline is measured."""
+"""Minimum accuracy above chance that every seed of a variant must have for its decline to be measured."""
 
 PUBLISHED = 0.9999
 SHORTFALL = (PUBLISHED - 1, PUBLISHED)
-"""Range of the shortfall from the published accuracy."""
+"""The smallest and the largest possible shortfall from the published accuracy."""
 
 Answers = Mapping[int, Numbers]
-"""Numbers of right answers and of all answers in each batch, `(2, batches)`, by position."""
+"""Maps each position to the numbers of right and of all answers in each batch, `(2, batches)`."""
 
 DECIDES = {(SHUFFLED, "random"): "", **{(null, "own-depth"): f"@{null}" for null in NULLS}}
 """Suffix of the metrics, by variant and the kind of merging that its training prepares it for."""
@@ -62,22 +65,22 @@ COMPARED: tuple[tuple[str, str, str, tuple[VariantTask, ...]], ...] = (
     (COLLAPSE, "in_order", ALL, ((BASELINE, SEQUENTIAL),)),
     (POSITION_INFORMED, "random_order", ALL, (_FREE,)),
 )
-"""Claim, metric and task of a contrast, and the accuracies that it compares."""
+"""The claim, metric and task of each contrast, and the one or two accuracies that it compares."""
 
 
 def contrast_orders(variants: Surveys, *, chance: float, batch: int) -> list[Score]:
-    """Return the contrasts of all claims between the variants in `variants`.
+    """Return the contrasts about layer order and pruning.
 
-    `chance` is the share of the most common label, and `batch` the number of examples that run in the same order.
+    `chance` is the fraction of the most frequent label, and `batch` the number of examples that run in the same order.
     """
     return [*_compare_accuracies(variants, chance, batch), *_contrast_pruning(variants, chance, batch)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Accuracies:
-    """Accuracies of variants: `values` `(seeds, pairs)`, and `influences` of the units on them `(seeds, pairs, units)`.
+    """Accuracies of pairs (variant, condition), `(seeds, pairs)`, and each unit's influence, `(seeds, pairs, units)`.
 
-    Only the `documents` examples that every condition scored count.
+    Only the `documents` examples that are scored in every pair are used.
     """
 
     values: Numbers
@@ -86,7 +89,7 @@ class Accuracies:
 
     @classmethod
     def from_surveys(cls, variants: Surveys, pairs: Sequence[VariantTask], batch: int) -> Accuracies | None:
-        """Return the accuracies over the seeds that all variants have; None if a variant or condition is missing."""
+        """Return the accuracies for the seeds that all variants share, or None if a variant or condition is missing."""
         seeds = [seed for seed in variants.get(pairs[0][0], {}) if _is_measured(variants, pairs, seed)]
         if not seeds:
             return None
@@ -180,15 +183,15 @@ def compute_shortfall(seeds: list[Answers]) -> TrainingEstimate:
 def contrast_merging(
     variant: str, kind: str, members: Sequence[Predictions], models: Sequence[Predictions], chance: float, *, batch: int
 ) -> list[Score]:
-    """Return the rows of one variant and one kind of merging; none if no contrast needs them.
+    """Return the contrasts of one variant and one kind of merging; none if they decide no claim.
 
     Args:
         variant: Name of the variant.
         kind: Kind of merging.
-        members: Outcomes of the models that are merged.
-        models: Outcomes of the merged models, by draw, on the same images.
-        chance: Share of the commonest label.
-        batch: Number of images under one order.
+        members: Predictions of the models that are merged.
+        models: Predictions of the merged models, one per random draw, on the same images.
+        chance: Fraction of images with the most frequent label.
+        batch: Number of images that run in the same order.
     """
     ends = DECIDES.get((variant, kind))
     if ends is None:

@@ -1,10 +1,8 @@
-"""Average a number over trainings on one test set, with an interval over both seeds and test examples.
+"""Average a number over training runs on one test set, with an interval over both seeds and test examples.
 
 With e_s the effect of seed s of S, and d_su the influence of unit u of U on it (sum_u d_su = 0; a unit is a batch):
     variances   v = var_s(e_s) / S        w = U / (U - 1) * sum_u (mean_s d_su)^2
     interval    mean_s e_s -+ sqrt(t[S - 1]^2 v + t[U - 1]^2 w), conservative (Banerjee 1960; Owen 2007)
-`contrast_pattern`: with alpha[n, i] the weight of source i for reader n and mass = alpha[n, 0] + alpha[n, n], n >= 2:
-above_equal is mean_n (mass - 2 / (n + 1)), learned is mean_n (mass - mass at the start), Student's over seeds.
 """
 
 from __future__ import annotations
@@ -26,15 +24,15 @@ from layerwise.results.rows import Score
 
 PATTERN = "pattern"
 FIRST = 2
-"""The first reader with a source that is neither the embedding nor the layer before it."""
+"""The first layer that reads a source other than the embedding and the previous layer."""
 
 UNBOUNDED, DIFFERENCE = (-np.inf, np.inf), (-1.0, 1.0)
-"""Possible values: any number, or a difference of two shares or a correlation."""
+"""Ranges of possible values: any number; a difference of two fractions, or a correlation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One source of variation: its share of the variance, and its degrees of freedom."""
+    """A source of variation, such as the seed: the variance that it contributes, and its degrees of freedom."""
 
     variance: float
     degrees: float
@@ -42,7 +40,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class TrainingEstimate:
-    """A number with the sources of its variation (no interval without any), from `documents` examples."""
+    """A number computed from `documents` examples, with its sources of variation; none means no interval."""
 
     value: float
     terms: tuple[Term, ...]
@@ -54,7 +52,7 @@ class TrainingEstimate:
 
     @property
     def mde(self) -> float:
-        """Return the effect detectable with 80 % power, corrected for the spread of few units."""
+        """The effect detectable with 80 % power, corrected for the biased standard deviation of few units."""
         return self._root(
             [
                 (student_quantile(0.975, term.degrees) + student_quantile(POWER, term.degrees))
@@ -79,7 +77,7 @@ class TrainingEstimate:
         return float(np.sqrt(sum(f**2 * term.variance for f, term in zip(factors, self.terms, strict=True))))
 
     def row(self, claim: str, metric: str, task: str = "all", within: tuple[float, float] = UNBOUNDED) -> Score:
-        """Return the number as a row about `claim`, with its interval cut to `within`."""
+        """Return the number as a row about `claim`, with its interval clipped to the range `within`."""
         row = Score(CONTRAST, metric, self.value, claim=claim, task=task, documents=self.documents)
         if not self.terms:
             return row
@@ -88,7 +86,9 @@ class TrainingEstimate:
 
 
 def average_trainings(effects: Sequence[float] | Numbers, influences: Numbers, documents: int) -> TrainingEstimate:
-    """Average effects `(seeds,)` with influences `(seeds, units)`; no interval for one seed or fewer than 8 units.
+    """Average effects `(seeds,)`, given the influence of each unit on them, `(seeds, units)`.
+
+    There is no interval for one seed or fewer than 8 units.
 
     >>> round(average_trainings([0.2, 0.4], np.zeros((2, 8)), documents=64).half, 3)
     1.271
@@ -104,10 +104,10 @@ def average_trainings(effects: Sequence[float] | Numbers, influences: Numbers, d
 
 
 def average_scored(values: Numbers, counts: Numbers, batch: int, metric: str = "") -> Bounded:
-    """Return the mean over seeds of sum values / sum counts, both `(seeds, examples)`, with its 95 % interval.
+    """Return the mean over seeds of sum(values) / sum(counts), both `(seeds, examples)`, with its 95 % interval.
 
-    Every `batch` of examples is a unit that the seeds share. The interval is that of `average_trainings`, or Student's
-    over units for one seed, within the range of the metric; there is none for fewer than 8 counted units.
+    A unit consists of `batch` examples and is shared by all seeds. The interval is that of `average_trainings` (for one
+    seed: Student's over units), clipped to the range of the metric. There is none for fewer than 8 units with counts.
     """
     means = values.sum(axis=1) / counts.sum(axis=1)
     above, below = sum_batches(values, batch), sum_batches(counts, batch)
@@ -135,7 +135,7 @@ def compute_seed_term(values: Sequence[float] | Numbers) -> Term:
 
 
 def compute_strata_term(influences: Numbers, strata: StratumLabels) -> Term:
-    """Return the variation due to units drawn within `strata`, in each of which their influences sum to zero.
+    """Return the variation over units within `strata`; the influences in each stratum must sum to zero.
 
     >>> compute_strata_term(np.array([1.0, -1.0, 2.0, -2.0]), np.array([0, 0, 1, 1]))
     Term(variance=20.0, degrees=1.4705882352941178)
@@ -150,7 +150,7 @@ def compute_strata_term(influences: Numbers, strata: StratumLabels) -> Term:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearEstimate:
-    """A number of one training run with the influence of each unit on it, `(units,)`, to first order."""
+    """A number of one training run, and the first-order influence of each unit on it, `(units,)`."""
 
     value: float
     influences: Numbers
@@ -164,7 +164,7 @@ class LinearEstimate:
 
 
 def average_linear(seeds: Sequence[LinearEstimate], strata: StratumLabels) -> TrainingEstimate:
-    """Average one number over seeds that share units; no interval below 8 units.
+    """Average a number over seeds that share units; there is no interval for fewer than 8 units.
 
     >>> estimates = [LinearEstimate(v, np.zeros(8)) for v in (0.2, 0.4)]
     >>> round(average_linear(estimates, np.zeros(8, dtype=int)).half, 6)
@@ -178,14 +178,20 @@ def average_linear(seeds: Sequence[LinearEstimate], strata: StratumLabels) -> Tr
 
 
 def compute_unit_variance(influences: Numbers) -> float:
-    """Return the variance of a number from the influences of its units, `(units,)` of zero sum."""
+    """Return the variance of a number, given the influences of its units, `(units,)`, which must sum to zero."""
     return float(np.square(influences).sum()) * influences.size / (influences.size - 1)
 
 
 def contrast_pattern(variant: str, alphas: ArrayLike, initial: ArrayLike) -> list[Score]:
-    """Return the rows of one variant from `alphas` `(seeds, readers, sources)` and `initial` `(readers, sources)`.
+    """Test whether layers mostly read the embedding and the previous layer, over seeds of one variant.
 
-    There are no rows without a reader of three sources. A mixed output counts as one more reader.
+    The layer weights are `alphas` `(seeds, layers, sources)`, and `initial` `(layers, sources)` before training. Layer
+    n reads the embedding and the previous layer with the weight mass[n] = alpha[n, 0] + alpha[n, n], and n >= 2:
+
+        above_equal    mean_n (mass[n] - 2 / (n + 1))
+        learned        mean_n (mass[n] - mass[n] before training)
+
+    If the output of the model is a weighted sum of layers, it counts as one more layer.
     """
     weights, start = np.asarray(alphas, dtype=np.float64), np.asarray(initial, dtype=np.float64)
     if weights.shape[1] <= FIRST:

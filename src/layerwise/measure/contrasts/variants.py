@@ -1,12 +1,12 @@
-"""Compare pretrained variants with the backbone, from the rows of single models.
+"""Compare pretrained variants with the backbone, from rows of single models.
 
     study         `difference` of two variants in held-out loss or a score, paired by seed
-    initial_bias  `slope`: the change for each unit of the initial scalar of the previous layer
-    data_share    on shares of the text: `difference` from the backbone on the same share, and `by_halving`, what
-                  each halving of the text adds to it
+    initial_bias  `slope`: the change per unit of the initial scalar of the previous layer
+    data_share    `difference` from the backbone, both trained on the same fraction of the text, and `by_halving`, the
+                  change of this difference with each halving of the text
 
-The task of a row is its question. A slope is fitted for each seed by least squares; its Student interval and p are over
-the slopes of the seeds. The p of a metric are corrected over its variants, questions or shares (Holm).
+The task of a row is a question of `collect_answers`. A slope is fitted by least squares for each seed, and its mean
+over seeds has Student's interval. p-values are Holm-corrected over the variants, questions or fractions of a metric.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from layerwise.results.vocabulary import (
 )
 
 FROZEN, KEPT, ADDED = "elc-frozen", "elc-kept", "ltg-rewired"
-"""Layer weights that are never trained, trained in pretraining only, or added for fine-tuning."""
+"""Variants whose layer weights are never trained, trained in pretraining only, or added for fine-tuning."""
 
 MIN_BIASES = 3
-"""Two biases are a difference of two variants, which already has a row."""
+"""Minimum number of biases for a slope. The difference between two variants already has a row."""
 
 ON_SHARES = {MASKED_LM: "nll", PAIRS: "accuracy"}
-"""The measures that are compared on shares of the text, with their metrics."""
+"""The measures, with their metrics, that are compared between variants trained on fractions of the text."""
 
 _SHARE = re.compile(r"(.+)-share-(\d+(?:\.\d+)?)")
 _BIAS = re.compile(rf"{LAYER_WEIGHTS}-bias-(-?\d+(?:\.\d+)?)")
@@ -56,7 +56,7 @@ Values = Mapping[str, Mapping[int, float]]
 
 
 def find_share(variant: str) -> tuple[str, float] | None:
-    """Parse the base variant and the share from the name of a variant trained on a share of the text.
+    """Parse the name of a variant trained on a fraction of the text; return the base variant and the fraction.
 
     >>> find_share("elc-share-0.125"), find_share("elc")
     (('elc', 0.125), None)
@@ -66,7 +66,7 @@ def find_share(variant: str) -> tuple[str, float] | None:
 
 
 def find_bias(variant: str) -> float | None:
-    """Return the initial scalar of the previous layer, if the name of the variant contains it.
+    """Return the initial scalar of the previous layer in a variant of this name, or None if it has none.
 
     >>> find_bias("elc-bias-0.5"), find_bias("elc"), find_bias("zero"), find_bias("ltg")
     (0.5, 1.0, 0.0, None)
@@ -76,7 +76,7 @@ def find_bias(variant: str) -> float | None:
 
 
 def contrast_variants(rows: Iterable[Score], terms: str = TOKENS) -> list[Score]:
-    """Return the differences between variants in held-out loss (nats) and scores, at an equal amount of `terms`."""
+    """Return the differences in held-out loss (nats) and scores between variants trained on equally many `terms`."""
     results: list[Score] = []
     for task, values in collect_answers(rows).items():
         results += _compare_with(BACKBONE, task, terms, values, [variant for variant in values if variant != BACKBONE])
@@ -86,10 +86,10 @@ def contrast_variants(rows: Iterable[Score], terms: str = TOKENS) -> list[Score]
 
 
 def collect_answers(rows: Iterable[Score]) -> dict[str, Values]:
-    """Return the results of each variant by question and seed, without variants trained on a share of the text.
+    """Return the results by question, variant and seed, without variants trained on a fraction of the text.
 
-    The questions are held-out loss, accuracy on minimal pairs, Matthews' correlation on tasks that test one feature and
-    on those with mixed signals, the mean GLUE score (first metric of each task), and the difference in attribution
+    The questions are held-out loss, accuracy on minimal pairs, Matthews' correlation on MSGS tasks that test one
+    feature and on ambiguous ones, the mean GLUE score (first metric of each task), and the difference in attribution
     between the linguistic and the surface feature.
     """
     of_models = Rows(row for row in rows if _is_model(row) and find_share(str(row.variant)) is None)
@@ -144,7 +144,7 @@ def _compare_with(other: str, task: str, terms: str, values: Values, variants: S
 
 
 def contrast_biases(rows: Iterable[Score]) -> list[Score]:
-    """Return the slope of every question over the initial biases; none for fewer than three biases."""
+    """Return the slope of each result as a function of the initial bias; none for fewer than three biases."""
     slopes: dict[str, Score] = {}
     for question, values in collect_answers(rows).items():
         bias_by_variant = {variant: bias for variant in values if (bias := find_bias(variant)) is not None}
@@ -158,7 +158,7 @@ def contrast_biases(rows: Iterable[Score]) -> list[Score]:
 
 
 def contrast_shares(rows: Iterable[Score]) -> list[Score]:
-    """Return the gains on shares of the text; none if no share of the text was trained on."""
+    """Return the gains over the backbone for each fraction of the text; none if all models read all of it."""
     rows = list(rows)
     results: list[Score] = []
     for task, metric in ON_SHARES.items():

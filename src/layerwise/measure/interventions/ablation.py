@@ -33,17 +33,17 @@ from layerwise.stack.weights import layer_weights
 
 
 def ablation(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache[Loss] | None = None) -> list[Score]:
-    """Ablate every layer of `stack`, by task and over all tasks.
+    """Measure the loss increase when each layer or sublayer is ablated, for each task and for all tasks together.
 
-        skip                the layer (or sublayer) adds nothing
-        mean_ablate         it adds its mean over tokens of the other half of the text (cross-fitting)
-        neighbor_copy      the layer before runs in its place (for layer 0 the one after)
-        neighbor_average   its weights are the mean of its two neighbors' weights (not at the ends)
-        random              its matrices are Gaussian noise of the same norm; gains and biases stay
+        skip                the layer adds nothing to the residual stream
+        mean_ablate         it adds its mean update over the tokens of the other half of the text (cross-fitting)
+        neighbor_copy       the previous layer runs in its place (for layer 0, the next layer)
+        neighbor_average    its weights are the mean of both neighbors' weights (not for the first and last layer)
+        random              its matrices are replaced by Gaussian noise of the same norm
 
-    Only `skip` and `mean_ablate` apply to sublayers (`12.attn`, `12.mlp`). Rows by layer and sublayer have the loss
-    increase in nats/token with interval, p-value (corrected over the layers of one kind), mde and null band; `nll` is
-    that of the original model.
+    Only `skip` and `mean_ablate` apply to sublayers. The rows have the loss increase in nats/token with an interval, a
+    p-value corrected over the layers with the same ablation, the minimum detectable effect and the null band. Rows with
+    the metric `nll` have the loss of the original model.
     """
     return ablation_rows(stack, ablation_losses(stack, data, seed=seed, cache=cache), seed=seed)
 
@@ -129,7 +129,7 @@ def _mean(context: InterventionContext) -> Apply:
 def _cross_fitted_means(
     context: InterventionContext, update: Callable[[CleanBatch], Tensor]
 ) -> Callable[[CleanBatch], Tensor]:
-    """Average an update (batch, seq, hidden) over counted tokens of the other half of the text: (batch, 1, hidden)."""
+    """Average an update (batch, seq, hidden) over the tokens of the other half of the text to (batch, 1, hidden)."""
     sums: dict[bool, list[Tensor]] = {True: [], False: []}
     counts = {True: 0, False: 0}
     for one in context.clean:
@@ -157,7 +157,7 @@ def _average(context: InterventionContext) -> Apply:
     weights = layer_weights(context.stack, context.layer)
     shapes = [{name: value.shape for name, value in layer.items()} for layer in (weights, before, after)]
     if shapes[0] != shapes[1] or shapes[0] != shapes[2]:
-        raise MeasureError("neighbor_average needs neighboring layers of the same shapes.")
+        raise MeasureError("neighbor_average is omitted where the neighbors of a layer do not have the same shapes.")
     means = {name: (widen(before[name]) + widen(after[name]).to(before[name].device)) / 2 for name in weights}
     return context.with_weights({name: value.to(weights[name]) for name, value in means.items()})
 

@@ -1,4 +1,4 @@
-"""Accuracy and loss of a model under plans, example by example."""
+"""Accuracy and loss of a model under plans, for each example."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ TOP = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Predictions:
-    """Predictions for examples (images with one label, or windows of text); all arrays are (examples,).
+    """Predictions for examples (images with one label, or windows of text), in arrays of shape (examples,).
 
-    `hits` counts labels that were predicted, `hits_top5` those among the five most likely (`None` for text and for
-    fewer than six classes), `nll` is the summed loss in nats, `scored` the number of labels.
+    `hits` is the number of labels that were predicted, and `hits_top5` of those among the five most likely classes
+    (None for text and for fewer than six classes). `nll` is the summed loss in nats, and `scored` the number of labels.
     """
 
     hits: Numbers
@@ -55,7 +55,7 @@ class Predictions:
 
 
 PlanByBatch = Callable[[int], Plan]
-"""Return the plan of a batch from its number."""
+"""Returns the plan of a batch, given its number."""
 
 
 def evaluate(
@@ -73,9 +73,9 @@ def evaluate(
         stack: The model.
         plan: The plan, or a function from the number of a batch to its plan.
         examples: A dataset of examples.
-        collate: Makes a batch of tensors, with `labels`, from examples.
+        collate: Combines examples into a batch of tensors that includes `labels`.
         batch_size: Number of examples per batch.
-        filled_in: Labels are at their own positions (masked language models).
+        filled_in: Logits predict the label at the same position (masked language models), not at the next one.
 
     Raises:
         MeasureError: If the loss of an example is not finite.
@@ -109,10 +109,9 @@ def predict_batch(
     filled_in: bool = False,
     under: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Predictions:
-    """Predict one batch within `under()`.
+    """Predict one batch within the context `under()`.
 
-    With a `head` (`layerwise.measure.language.loss`) logits of text are computed in chunks of tokens, otherwise in
-    chunks of rows.
+    If there is a `head`, logits of text are computed in chunks of tokens, otherwise in chunks of rows.
     """
     if labels.ndim == 1:
         with under():
@@ -135,9 +134,9 @@ def predict_batch(
 
 
 def score_logits(logits: Tensor, labels: Tensor) -> Predictions:
-    """Score logits (batch, classes) with labels (batch,), or (batch, seq, vocabulary) with (batch, seq).
+    """Compare logits (batch, classes) with labels (batch,), or (batch, seq, vocabulary) with (batch, seq).
 
-    Logits of text predict the label of the next position, as in causal language models.
+    Logits of text predict the label at the next position, as in causal language models.
     """
     if logits.ndim == 3:
         return _score_tokens(logits, _shift_labels(labels))
@@ -178,12 +177,12 @@ def concatenate(parts: Sequence[Predictions]) -> Predictions:
 
 
 def mean_logits(logits: Iterable[Tensor]) -> Tensor:
-    """Average the logits of an ensemble in at least float32 (Freiberger et al. 2024, section 4.4).
+    """Average the logits of an ensemble in float32 or wider (Freiberger et al. 2024, section 4.4).
 
     >>> mean_logits([torch.tensor([1.0, 3.0]), torch.tensor([3.0, 5.0])]).tolist()
     [2.0, 4.0]
 
-    Raises `ModelError` without logits, and for logits of different shapes.
+    Raises `ModelError` if there are no logits or their shapes differ.
     """
     total: Tensor | None = None
     count = 0

@@ -1,4 +1,4 @@
-"""Minimal pairs of a model with learned layer weights whose edges are cut."""
+"""Evaluate minimal pairs when edges, that is, learned layer weights, are removed from a model."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ALL, EDGES, ORIGINAL, RANDOM
 
 DRAWS = 20
-"""Number of random cuts of equally many edges."""
+"""Number of random cuts that each cut is compared with; they remove as many edges."""
 
 
 class EdgeModel(Protocol):
     """A model with learned layer weights.
 
-    `renormalizes` is true if the weights of a row sum to 1, so that a row must be rescaled when an edge is removed.
+    `renormalizes` is true if the weights of a row sum to 1, so that the row must be rescaled when an edge is removed.
     """
 
     @property
@@ -62,15 +62,16 @@ def edge_cut_rows(
     draws: int = DRAWS,
     progress: Callable[[float], None] | None = None,
 ) -> list[Score]:
-    """Evaluate minimal pairs with every cut: rows of measure `edges`, by phenomenon and over all.
+    """Evaluate minimal pairs under every cut, for each phenomenon and overall; return rows of measure `edges`.
 
         edges       number of remaining edges
-        accuracy    share of correct pairs, with the cut and (against `ORIGINAL`) with all edges
-        margin      paired change of the mean margin in nats, with interval, p-value, Holm's p-value over conditions and
-                    phenomena (of "all" over conditions) and mde; against `RANDOM` the mean, minimum and maximum of
-                    `draws` random cuts of equally many edges, and the two-sided share of draws that reach as far
+        accuracy    fraction of correct pairs with the cut, and with all edges (`against` is `ORIGINAL`)
+        margin      paired change of the mean margin in nats, Holm-adjusted over cuts and phenomena
+        margin      (`against` is `RANDOM`) mean, minimum and maximum change over `draws` random cuts that remove as
+                    many edges, and the two-sided p-value of the cut among them
 
-    `evaluate` returns the margins (pairs,) of the model as it is. Raises `PlanError` for a cut that removes nothing.
+    `evaluate` returns the margins (pairs,) of the model in its current state. Raises `PlanError` if a cut removes no
+    edges.
     """
     wiring = wired.edges()
     remaining = [cut.apply(wiring, renormalize=wired.renormalizes) for cut in cuts]
@@ -133,7 +134,10 @@ def _accuracy_rows(
 
 
 def estimate_means(changes: Numbers, paradigms: Sequence[str]) -> SampleEstimate[Numbers]:
-    """Average (rows, units) over units, then over paradigms (Satterthwaite); single units have the mean variance."""
+    """Average `changes`, (rows, units), within each paradigm and then over paradigms.
+
+    The degrees of freedom are Satterthwaite's. A paradigm with one unit gets the mean variance of the other paradigms.
+    """
     names = np.array(paradigms)
     groups = [changes[:, names == name] for name in dict.fromkeys(paradigms)]
     means = np.stack([group.mean(axis=1) for group in groups])

@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 SOURCES = {
     VERDICT: "intervals of the verdicts, simultaneous for all layers",
     RACING: "intervals of the race, simultaneous for all layers",
-    ABLATION: "intervals of the ablation, at 95 % for each layer alone",
+    ABLATION: "intervals of the ablation, at 95 % for each layer separately",
 }
-"""The measures with importance, the preferred one first, and a description of their intervals."""
+"""The measures that contain importance, in order of preference, and a description of their intervals."""
 
 
 def read_importance(scores: Iterable[Score]) -> tuple[Importance, ...]:
-    """Read the importance of layers 0, 1, ... from the rows of a diagnosis, from the first of `SOURCES` present.
+    """Read the importance of layers 0, 1, ... from rows of a diagnosis.
 
-    Raises `MeasureError` if there is none, or layers or intervals are missing.
+    The rows are those of the first measure in `SOURCES` that is present. Raises `MeasureError` if none is present, or
+    if layers or intervals are missing.
     """
     rows = list(scores)
     source = find_source(rows)
@@ -54,7 +55,7 @@ def find_source(scores: Iterable[Score]) -> str | None:
 def estimate_importance(
     stack: Stack, data: EvalData, *, seed: int = 0, margin: float = MIN_EFFECT
 ) -> tuple[Importance, ...]:
-    """Measure the importance by skipping each layer of `stack` on `data`, with the intervals of the verdicts."""
+    """Measure the importance of each layer by skipping it on `data`, with the intervals of `compute_verdicts`."""
     from layerwise.measure.interventions.ablation import skip_interventions, skip_keys
     from layerwise.measure.interventions.intervention import intervention_losses
     from layerwise.measure.stats.verdicts import compute_verdicts

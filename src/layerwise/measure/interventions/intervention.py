@@ -1,8 +1,8 @@
-"""Interventions: losses of the identity plan with one or several changed nodes.
+"""Interventions: losses of the original model when one or several layers are changed.
 
-An intervention skips a layer, replaces its weights, or fixes a sublayer at its mean. I interventions at each of L
-layers cost at most `I * L * (L + 1) / 2 + L` layer evaluations. The `plan` of a `Loss` row is a key such as
-`12=mean_ablate`.
+An intervention skips a layer, replaces its weights, or replaces the update of a sublayer by its mean. I interventions
+at each of L layers cost at most `I * L * (L + 1) / 2 + L` layer evaluations. The `plan` of a `Loss` row is a key such
+as `12=mean_ablate`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from layerwise.stack.weights import Weights, apply_with
 
 @dataclass(frozen=True)
 class CleanBatch:
-    """One batch of the original model: the state before a layer, and the mask of counted tokens.
+    """A batch in the original model before a layer: its hidden state, and the mask of tokens that are counted.
 
-    `half` (batch,) is the half of the text of each window. Halves share no document (no window if documents are few),
-    so that replacements are evaluated on held-out text.
+    `half` (batch,) tells which half of the text each window is in. The halves share no document (no window, if
+    documents are few), so that replacements can be computed on one half and evaluated on the other.
     """
 
     state: Tensor
@@ -51,7 +51,7 @@ class CleanBatch:
 
 
 Apply = Callable[[CleanBatch], Tensor]
-"""Return the state after the changed layer from a batch before it."""
+"""Returns the state after the changed layer, given a batch before it."""
 
 
 class BatchPass:
@@ -69,7 +69,7 @@ class BatchPass:
             pass
 
     def states(self, step: Sequence[int], absent: set[int], apply: Apply | None) -> Iterator[tuple[int, Tensor]]:
-        """Compute a step without the `absent` nodes, a changed node with `apply`; yield the ends and their states."""
+        """Compute the nodes of a step except `absent` ones, a changed node with `apply`; yield final states."""
         self.apply = apply
         self.walk.leave_out(index for index in step if index in absent)
         yield from self.walk.walk(index for index in step if index not in absent)
@@ -93,7 +93,7 @@ class BatchPass:
 
 @dataclass(frozen=True)
 class InterventionContext:
-    """The inputs of an intervention's `prepare`: the layer, and the original states before it by batch."""
+    """The argument of `Intervention.prepare`: the layer, and the original model's batches before it."""
 
     stack: Stack
     layer: int
@@ -103,7 +103,10 @@ class InterventionContext:
         return lambda one: apply_with(self.stack, self.layer, weights, one.state, one.captured)
 
     def with_branch(self, part: Sublayer, edit: Callable[[CleanBatch], Edit]) -> Apply:
-        """Edit the update of one sublayer by batch; raise `UnsupportedModelError` if layers cannot be split."""
+        """Return a layer whose sublayer `part` has an edited update; `edit` returns the edit for each batch.
+
+        Raises `UnsupportedModelError` if layers cannot be split into sublayers.
+        """
         path = self.stack.branches(self.clean[0].captured).paths[self.layer][part]
         block = block_list(self.stack.model, self.stack.path)[self.layer]
 
@@ -124,7 +127,7 @@ class Intervention:
 
     @property
     def key(self) -> str:
-        """The `plan` of its rows, such as `12=skip`."""
+        """The value of `plan` in rows of this intervention, such as `12=skip`."""
         return f"{self.layer}={self.name}"
 
     @property
@@ -134,7 +137,7 @@ class Intervention:
 
 @dataclass(frozen=True)
 class JointIntervention:
-    """Several layers changed at once; their changes must not depend on the original states."""
+    """Several layers that are changed at once, in ways that do not depend on the original states."""
 
     key: str
     parts: tuple[Intervention, ...]
@@ -145,9 +148,10 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class ResultCache(Generic[Row]):
-    """State and callbacks of a resumable measurement: `known` rows are not computed again.
+    """The `known` rows of a resumed measurement, which are not computed again, and its callbacks.
 
-    `sink` receives new rows immediately, `progress` the completed share, `log` a sentence on an omitted intervention.
+    `sink` receives new rows immediately, `progress` the completed fraction, and `log` a sentence about each omitted
+    intervention.
     """
 
     known: tuple[Row, ...] = ()
@@ -162,7 +166,7 @@ def intervention_losses(
     data: EvalData,
     cache: ResultCache[Loss] | None = None,
 ) -> list[Loss]:
-    """Compute the losses of the original model and of every intervention on every window, including known ones.
+    """Return the losses of the original model and of every intervention on every window, including known rows.
 
     An intervention that raises an error or has a non-finite loss is omitted and logged. Raises `MeasureError` if the
     original model has non-finite states or losses.
@@ -203,7 +207,7 @@ class _Measurement:
         return rows
 
     def _groups(self) -> Iterator[Sequence[Plan | Changed]]:
-        """Yield the missing plans at once, or in groups that fit into memory if layers are read from disk."""
+        """Yield all missing plans at once or, if layers are read from disk, in groups that fit into memory."""
         identity = Plan.identity(self.stack.depth)
         due: list[Plan | Changed] = [identity] if self._is_incomplete(self.identity) else []
         due += [Changed(each.key, identity, {part.layer: part.key for part in each.parts}) for each in self.due]

@@ -1,4 +1,4 @@
-"""Loss increase by kind and size of a weight change, and by the gain of a layer's update."""
+"""Loss increase as a function of the kind and size of a weight change, and of a gain on a layer's update."""
 
 from __future__ import annotations
 
@@ -59,14 +59,16 @@ def relative_size(changed: Weights, weights: Weights) -> float:
 
 
 class Perturbations:
-    """Changed matrices of every layer by strategy and size ||dW||_F / ||W||_F; gains and biases stay.
+    """The matrices of every layer, changed by a strategy so that the size ||dW||_F / ||W||_F has a given value.
 
     scale        W (1 - size)
-    noise        a Gaussian direction drawn by `seed`, in proportion to the norm of each matrix
-    low_rank     towards the best approximation of the highest rank that is at least that far away
-    interpolate  towards the mean of the two neighboring layers (of one at an end)
-    copy         towards the layer before (the first: towards the second)
-    predict      towards a ridge prediction from other layers (`layerwise.measure.weights.predictability`)
+    noise        W plus Gaussian noise in proportion to the norm of each matrix
+    low_rank     W moves towards its best low-rank approximation, of the highest rank that is at least `size` away
+    interpolate  W moves towards the mean of the neighboring layers
+    copy         W moves towards the previous layer (layer 0: towards layer 1)
+    predict      W moves towards a ridge prediction from other layers (`layerwise.measure.weights.predictability`)
+
+    Norm weights and biases are not changed.
     """
 
     def __init__(self, stack: Stack, seed: int) -> None:
@@ -80,12 +82,12 @@ class Perturbations:
         self._prediction = lru_cache(maxsize=None)(self._predicted)
 
     def exists(self, layer: int, strategy: Strategy, size: float) -> bool:
-        """Check whether `strategy` reaches `size`: scale and noise always, low rank up to 1, none from zero weights."""
+        """Check whether `strategy` can reach `size`. Low rank reaches at most 1; nothing changes a layer of zeros."""
         reach = self._reach(layer, strategy)
         return reach is not None and reach >= size
 
     def at(self, layer: int, strategy: Strategy, size: float) -> dict[str, Tensor]:
-        """Return the changed matrices; the strategy must reach `size` (`exists`)."""
+        """Return the changed matrices; `exists` must be true for these arguments."""
         weights = self._matrices(layer)
         if strategy == "scale":
             return {name: weight * (1 - size) for name, weight in weights.items()}
@@ -162,7 +164,7 @@ class Perturbations:
 def _highest_rank(distances: Tensor, size: float, rows: int) -> int:
     """Return the highest rank whose best approximation is at least `size` away, up to rounding.
 
-    `distances` (values + 1,) are the relative distances of ranks 0, 1, ...
+    `distances` (values + 1,) has the relative distances of the approximations of rank 0, 1, ...
 
     >>> distances = torch.tensor([1.0, 0.6, 0.0], dtype=torch.float64)
     >>> [_highest_rank(distances, size, rows=2) for size in (1.0, 0.7, 0.6, 0.6 + 1e-16, 0.5)]
@@ -186,7 +188,7 @@ def _norm(tensors: Sequence[Tensor]) -> float:
 
 SIZES = (0.05, 0.1, 0.2, 0.5, 1.0)
 SMALL = 0.1
-"""The published scaling by 0.9."""
+"""Size of the published scaling by 0.9."""
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.1)
 
@@ -206,17 +208,17 @@ def perturbation_curves(
     seed: int = 0,
     cache: ResultCache[Loss] | None = None,
 ) -> list[Score]:
-    """Measure the loss change by strategy and size of a weight change, and by the gain alpha of an update.
+    """Measure the loss change for weight changes of each strategy and size, and for gains alpha on updates.
 
-    Rows of measure `manipulation` in nats/token, with interval, p-value, Holm's p-value over layers, mde and null band:
-    `<strategy>:<size>` by layer (see `Perturbations`), and `gate:<alpha>` by layer and sublayer (alpha 0 skips, alpha
-    1 is the original model). Points that do not exist are omitted and logged.
+    Returns rows of measure `manipulation` in nats/token, with interval, p-value, p-value adjusted over layers, minimum
+    detectable effect and null band. The column `condition` is a strategy of `Perturbations` or `gate`, and `strength`
+    is the size or alpha. Gains are applied to layers and to sublayers. Sizes that a strategy cannot reach are omitted.
 
     Args:
         stack: The model.
-        data: The text; each of hundreds of points runs on all of it.
+        data: The text. Hundreds of conditions run on all of it.
         sizes: Relative sizes of weight changes.
-        alphas: Gains of updates.
+        alphas: Gains on updates: 0 skips a layer, 1 is the original model.
         layers: Layers to change (default: all).
         seed: Seed of the noise and the resamples.
         cache: Losses that are already known, and callbacks for new ones.
@@ -249,10 +251,10 @@ def perturbation_curves(
 def joint_losses(
     stack: Stack, data: EvalData, layers: Sequence[int], *, seed: int = 0, cache: ResultCache[Loss] | None = None
 ) -> list[Loss]:
-    """Compute the losses with all of `layers` changed by each strategy, at the small and at its largest size.
+    """Compute the losses when each strategy changes all of `layers` at once.
 
-    With the `seed` of `perturbation_curves` each layer changes as it does there. A strategy that does not reach the
-    small size on all layers has no losses.
+    The sizes are `SMALL` and the largest one in `SIZES`, if the strategy reaches them on all layers. If `seed` is that
+    of `perturbation_curves`, each layer is changed in the same way.
     """
     perturbations = Perturbations(stack, seed)
     interventions = []

@@ -1,4 +1,4 @@
-"""Loss increase with predicted weights, one layer at a time and several together."""
+"""Loss increase when layers run with predicted weights, one at a time and several together."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ METRIC = "predicted_weight_loss"
 _PREDICTED = "predicted"
 
 Replacement = Callable[[int], Weights]
-"""Return the weights that replace those of a layer."""
+"""Returns the replacement weights of a layer."""
 
 
 def predicted_weight_loss(
     stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache[Loss] | None = None
 ) -> list[Score]:
-    """Measure the loss with predicted weights of every inner layer, and of sets of layers.
+    """Measure the loss increase when each inner layer, or a set of them, runs with predicted weights.
 
-    Layers are predicted from their original neighbors (`predict_layer`). Sets (`condition`) are `set`, evenly spaced
-    over the inner layers, `adjacent`, and `inner`, all but the ends. The null `same_norm_random` is a random error of
-    the same norm, tensor by tensor: W + E, E Gaussian with ||E|| = ||W_predicted - W||. Rows of measure
-    `predictability` are in nats/token above the original model, with a null band.
+    Each layer is predicted from its original neighbors (`predict_layer`). The `condition` of a set is `set` for evenly
+    spaced layers, `adjacent`, or `inner` for all layers but the first and last. The baseline `same_norm_random` adds a
+    random error of the same norm to each tensor: W + E, E Gaussian with ||E|| = ||W_predicted - W||. Returns rows of
+    measure `predictability` in nats/token, with a null band.
     """
     sets = joint_sets(stack.depth) | neighbor_sets(stack.depth)
     # Cached, because both replacements and all sets with the layer need the prediction.
@@ -85,7 +85,7 @@ def set_columns(name: str, layers: Sequence[int]) -> dict[str, Any]:
 
 
 def joint_sets(depth: int) -> dict[str, tuple[int, ...]]:
-    """Return evenly spaced sets of 2, 4, 8, ... inner layers, at most half of them.
+    """Return evenly spaced sets of 2, 4, 8, ... inner layers, up to half of all inner layers.
 
     >>> joint_sets(12)
     {'set:2': (1, 10), 'set:4': (1, 4, 7, 10)}
@@ -100,7 +100,7 @@ def joint_sets(depth: int) -> dict[str, tuple[int, ...]]:
 
 
 def neighbor_sets(depth: int) -> dict[str, tuple[int, ...]]:
-    """Return two sets of layers: all inner ones, and as many adjacent middle ones as the largest of `joint_sets` has.
+    """Return two sets: all inner layers, and adjacent middle layers, as many as in the largest of `joint_sets`.
 
     >>> neighbor_sets(12)
     {'adjacent:4': (4, 5, 6, 7), 'inner': (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)}
@@ -111,7 +111,7 @@ def neighbor_sets(depth: int) -> dict[str, tuple[int, ...]]:
 
 
 def random_error(prediction: Weights, weights: Weights, seed: int) -> dict[str, Tensor]:
-    """Return `weights` plus random errors that have the same norms as the errors of `prediction`."""
+    """Add a random error to each tensor of `weights`, with the norm of the error of its `prediction`."""
     generator = torch.Generator().manual_seed(seed)
     changed = {}
     for name, value in prediction.items():

@@ -1,11 +1,11 @@
-"""Race layers: skip each on more and more text, and stop evaluating layers whose verdict is conclusive.
+"""Race layers: skip each on more and more text, and stop evaluating a layer once its verdict is conclusive.
 
 A look is one interim test: text is added, and every layer still in the race is tested on all text read so far. The
-probability of any wrong decision at any look is below 5 %. It is divided over decisions (`ERROR_SHARES`, one-sided),
-looks (`SPENDING` of the remaining rate each, the rest at the last; Maron and Moore 1994) and layers (Holm 1979).
-`no_effect` and `harmful` are decided only once even a kind of document with a share of `RARE` has probably been read.
-Harm is confirmed on later documents and needs 16. A layer with predictive power below `FUTILE` (Spiegelhalter et al.
-1986) ends as `inconclusive`.
+probability of any wrong decision at any look is below 5 %. This error rate is divided over decisions (`ERROR_SHARES`,
+one-sided), over looks (each spends the fraction `SPENDING` of the rest, the last look all of it; Maron and Moore 1994)
+and over layers (Holm 1979). `no_effect` and `harmful` wait until even a rare kind of document (`RARE`) has probably
+been read. A layer found to be harmful is tested again on later documents. A layer also leaves the race if more text is
+unlikely to be conclusive (`FUTILE`; Spiegelhalter et al. 1986).
 """
 
 from __future__ import annotations
@@ -67,21 +67,21 @@ def racing(
 ) -> list[Score]:
     """Race the layers of `stack` on `data`.
 
-    Only the beginning of one window per document is read. Losses within a document are correlated, so more of it adds
-    little, and the loss of a causal model at a token does not depend on what follows.
+    If there are at least 16 documents, only the beginning of one window of each is read. The rest adds little
+    information, because losses within a document are correlated.
 
     Args:
         stack: The model.
         data: The text.
         beginning: Number of tokens to score per window.
         seed: Seed of the order of documents.
-        margin: Margin of `no_effect` in nats/token.
+        margin: Smallest effect that counts, in nats/token.
         cache: Losses that are already known, and callbacks for new ones.
 
     Returns:
-        Rows by layer with the decision, effect, simultaneous interval, mde, documents and tokens; and rows of the race:
-        `evaluations` and `evaluations_full` (layer evaluations times tokens, of the race and of skipping every layer on
-        all of the text), `share` and `looks`.
+        One row per layer with the decision, effect, simultaneous interval, minimum detectable effect, documents and
+        tokens. Further rows have the cost of the race (`evaluations`) and of skipping every layer on all of the text
+        (`evaluations_full`), in layer evaluations times tokens, their ratio (`share`), and the number of `looks`.
 
     Raises:
         MeasureError: If the text is too short.
@@ -115,33 +115,33 @@ def cut_beginnings(data: EvalData, tokens: int, seed: int = 0) -> tuple[EvalData
 
 
 FIRST_LOOK = 32
-"""Documents of the first look: with fewer, Student's intervals are unreliable at the small levels of a race."""
+"""Documents at the first look. With fewer, Student's intervals are unreliable at the small levels of a race."""
 
 MIN_STRATUM_DOCUMENTS = 6
-"""Documents of each stratum at the first look; if there are too many strata, the smallest are merged."""
+"""Minimum number of documents per stratum at the first look. If there are too many strata, the smallest are merged."""
 
 GROWTH = 0.25
-"""Growth of the text per look, as a share of the tokens read before."""
+"""Tokens added per look, as a fraction of the tokens read before."""
 
 SPENDING = 0.3
-"""Share of the remaining error rate that a look spends."""
+"""Fraction of the remaining error rate that a look spends."""
 
 ERROR_SHARES: Mapping[Decision, float] = {"matters": 0.7, "no_effect": 0.2, "harmful": 0.1}
-"""Share of the error rate of each decision."""
+"""Fraction of the error rate that each decision gets."""
 
 RARE = 0.04
-"""Share of a kind of document that must have been seen before `no_effect` or `harmful` is decided."""
+"""Frequency of a kind of document that must have been read, with high probability, for `no_effect` and `harmful`."""
 
 FUTILE = 0.35
-"""Predictive power below which the race stops reading for a layer."""
+"""Predictive power below which a layer leaves the race."""
 
 MeasureLosses = Callable[[Collection[int], Sequence[Piece]], list[Loss]]
-"""Return the losses of the original model and of skipping each of these layers on these pieces of text."""
+"""Returns the losses of the original model, and of skipping each given layer, on the given documents or windows."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerOutcome:
-    """The decision on one layer, its effect, the mde (`limit`), and the text read for it."""
+    """The decision on one layer, its effect, the minimum detectable effect (`limit`), and how much text was read."""
 
     decision: Decision
     effect: SampleEstimate[float]
@@ -159,10 +159,11 @@ def race(
     seed: int = 0,
     margin: float = MIN_EFFECT,
 ) -> Race:
-    """Race layers over pieces of text; each look measures only added text, and only layers still in the race.
+    """Race layers over pieces of text, which are documents or windows.
 
-    `keys` name the losses of skipping each layer, and `lengths` are the scored tokens of each piece. If the pieces are
-    only the beginnings of documents, `full_lengths` are the scored tokens of the whole documents.
+    Each look measures only the added pieces, and only the layers still in the race. `keys` has the plan name of the
+    losses of each layer, and `lengths` the number of scored tokens of each piece. If pieces are only the beginnings of
+    documents, `full_lengths` has the scored tokens of the full documents.
     """
     full_lengths = full_lengths or lengths
     strata = Strata.from_lengths(full_lengths).at_most(FIRST_LOOK // MIN_STRATUM_DOCUMENTS)
@@ -193,7 +194,7 @@ def race_rows(result: Race) -> list[Score]:
 def rare_documents(layers: int) -> int:
     """Return the number of documents to read so that a rare kind of document is unlikely to be missed.
 
-    The probability that none of them is of a kind with a share of 4 % is 0.05 / (2 layers).
+    If 4 % of all documents are of this kind, the probability to miss it is 0.05 / (2 layers).
 
     >>> rare_documents(12), rare_documents(30)
     (152, 174)
@@ -203,11 +204,12 @@ def rare_documents(layers: int) -> int:
 
 @dataclass
 class Race:
-    """A race: the outcome of every layer in `finishes`, and its cost.
+    """The state of a race; `finishes` has the outcome of every layer that has left it.
 
-    `spent` counts the layer evaluations times tokens of the race, `full` those of skipping every layer on all text.
-    `losses` has one list per look. `candidates` maps layers that may be harmful to the look that found them; only later
-    lists can confirm the harm. `unspent` is the remaining share of the error rate, `rate` that of this look.
+    `spent` is the cost of the race in layer evaluations times tokens, and `full` the cost of skipping every layer on
+    all of the text. `losses` has one list per look. `candidates` maps layers that may be harmful to the look that found
+    them; only the losses of later looks can confirm it. `unspent` is the remaining fraction of the error rate, and
+    `rate` the fraction that the current look spends.
     """
 
     measure: MeasureLosses
@@ -242,7 +244,7 @@ class Race:
         return [layer for layer in self.keys if layer not in self.finishes]
 
     def comparisons(self, decision: Decision) -> float:
-        """Count the one-sided tests of this look that may lead to `decision`, without decided layers (Holm 1979)."""
+        """Return the number that `ALPHA` is divided by in one-sided tests for `decision` at this look (Holm 1979)."""
         decided = sum(finish.decision == decision for finish in self.finishes.values())
         return max(1, self.depth - decided) / (self.rate * ERROR_SHARES[decision])
 
@@ -293,9 +295,10 @@ class Race:
         return harmful if decision == "harmful" else is_negligible(effect, self.margin)
 
     def _power(self, absent: SampleEstimate[float], present: SampleEstimate[float], share: float) -> float:
-        """Return the predictive power: the probability that all of the text is conclusive, given a share f of it.
+        """Return the predictive power: the probability that reading all of the text will be conclusive.
 
-        The final value is near N(value, error^2 (1 - f)); with a and b = reach * sqrt(f) of the two intervals:
+        After a fraction f of the text, the final value is nearly N(value, error^2 (1 - f)). The half-widths of the
+        intervals `absent` and `present` are then a and b, which is sqrt(f) times what they are now:
 
             power = P(|value| < margin - a) + P(|value| > max(margin, b))
         """

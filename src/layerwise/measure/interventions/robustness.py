@@ -1,7 +1,7 @@
-"""Robustness of training variants: rows of their surveys, with intervals and differences to the baseline.
+"""Robustness of training variants: rows of their surveys, with intervals and differences from the baseline.
 
-Means over seeds have intervals over the seeds and over the units that they share: examples, or batches if each batch
-has a random plan (the same for all seeds). Differences are paired. Intervals need at least 8 units.
+Means over seeds have intervals over the seeds and the units that the seeds share. A unit is an example, or a batch if
+each batch has a random plan, which is the same for all seeds. Differences are paired. Intervals need at least 8 units.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ Surveys = Mapping[str, Mapping[int, Survey]]
 
 
 def robustness_rows(variants: Surveys, *, chance: float, classes: int, leads: str, batch: int) -> list[Score]:
-    """Return the rows of measure `robustness`, with differences to the baseline if there is one.
+    """Return the rows of measure `robustness`, with differences from the baseline if there is one.
 
     Args:
         variants: The surveys of each variant by seed.
-        chance: Share of the most frequent label.
+        chance: Fraction of examples that have the most frequent label.
         classes: Number of classes.
         leads: The metric that the report shows first.
-        batch: Number of examples under one random plan.
+        batch: Number of examples that run under the same random plan.
     """
     depth = max(survey.depth for surveys in variants.values() for survey in surveys.values())
     rows = [
@@ -65,10 +65,10 @@ def robustness_rows(variants: Surveys, *, chance: float, classes: int, leads: st
 
 
 def contribution_rows(variants: Surveys, batch: int) -> list[Score]:
-    """Return rows of measure `contribution`: the importance of each layer, in order and in random order.
+    """Return rows of measure `contribution`: the importance of each layer, in sequential and in random order.
 
-    `accuracy_lost` (with all layers minus without this one) and `nll_added` (without minus with) are paired on the
-    same examples and orders; `batch` examples share a random order.
+    `accuracy_lost` is the decrease in accuracy and `nll_added` the increase in loss when the layer is skipped. Both are
+    paired over the same examples and orders; `batch` examples share a random order.
     """
     rows = []
     for variant, surveys in variants.items():
@@ -134,9 +134,9 @@ def _condition_rows(
 
 
 def estimate_metrics(models: Sequence[Predictions], batch: int = 1) -> Iterator[tuple[str, Bounded]]:
-    """Yield each metric as the mean over models, with its interval over models and shared examples.
+    """Yield each metric as the mean over models, with an interval over models and over the units that they share.
 
-    Every `batch` of examples ran under one random plan and is one unit (default: each example is a unit).
+    A unit consists of `batch` examples, which ran under the same random plan (default: one example).
     """
     scored = np.array([model.scored for model in models])
     yield "accuracy", _mean("accuracy", np.array([model.hits for model in models]), scored, batch)
@@ -157,9 +157,10 @@ def _mean(metric: str, values: Numbers, scored: Numbers, batch: int) -> Bounded:
 
 
 def wider_interval(metric: str, closed: Sequence[Bounded], over_orders: Bounded) -> Bounded:
-    """Return a mean with the union of two intervals: one over orders, and one from `closed`, the Wilson intervals.
+    """Return a mean with the union of two intervals: one over orders, and one over models.
 
-    `closed` has an interval for each model, which has a width even if all answers agree.
+    The latter is computed from the closed-form interval of each model (`closed`), such as Wilson's, whose width is
+    positive even if all answers agree.
     """
     value, low, high = over_orders
     least, most = _over_models(metric, closed)
@@ -192,7 +193,7 @@ def _difference_rows(
 def paired_difference(
     pairs: Sequence[tuple[Predictions, Predictions]], field: str, sign: float = 1.0, batch: int = 1
 ) -> Bounded:
-    """Return the mean of `sign * (one - other)` per scored label over pairs, with its interval (`estimate_metrics`)."""
+    """Average `sign * (one - other)` per scored label over pairs, with the interval of `estimate_metrics`."""
     scored = np.array([one.scored * (other.scored > 0) for one, other in pairs])
     gaps = np.array([sign * (getattr(one, field) - getattr(other, field)) for one, other in pairs]) * (scored > 0)
     return _mean("accuracy_above" if field == "hits" else "nll", gaps, scored, batch)

@@ -1,12 +1,12 @@
-"""A survey of one model under other orders and fewer layers; random draws do not depend on the model.
+"""Evaluate a model with reordered and with fewer layers. Random draws do not depend on the model.
 
-Names of conditions:
+Conditions have these names, where `random` draws an order for every batch, and `sequential` may replace `random`:
 
-    sequential, random                all layers in order, or in a random order for every batch
-    kept 6 even sequential, random    six layers, selected by a rule (see `layerwise.plan.samplers`)
-    without 3 sequential, random      all layers but one
-    nodes 4 blocks without 2 random   layers are on four nodes, in blocks, and those of node 2 are missing
-    nodes 4 blocks any 2 random       two random nodes are missing in every batch
+    random                            all layers
+    kept 6 even random                six layers, selected by the rule `even` (see `layerwise.plan.samplers`)
+    without 3 random                  all layers but layer 3
+    nodes 4 blocks without 2 random   the layers are on four nodes, in blocks, and node 2 is missing
+    nodes 4 blocks any 2 random       two nodes are missing, drawn for every batch
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class EvaluationGrid:
     """The conditions of a survey.
 
     Args:
-        orders: Number of fixed random orders, each over all examples.
-        draws: Minimum number of batches of random conditions.
-        kept: Numbers of remaining layers (default: all below the depth), selected by each of `rules`.
-        rules: Rules that select layers.
-        layers: Skip each layer.
-        seed: Seed of all draws.
-        nodes: Numbers of nodes to distribute the layers over; each node is missing once.
+        orders: Number of fixed random orders, each evaluated on all examples.
+        draws: Minimum number of batches in random conditions.
+        kept: Numbers of layers to keep (default: all below the depth).
+        rules: Rules that select the layers to keep.
+        layers: Whether to skip each layer in turn.
+        seed: Seed of all random draws.
+        nodes: Numbers of nodes to distribute the layers over; each node is missing in turn.
     """
 
     orders: int = 100
@@ -68,7 +68,7 @@ class EvaluationGrid:
 
 @dataclass(frozen=True, slots=True)
 class NodeLoss:
-    """Missing nodes: one `node`, or `several` random ones per batch, of `count` nodes with a `layout`."""
+    """The missing ones of `count` nodes with a `layout`: one `node`, or `several` drawn for each batch."""
 
     count: int
     layout: str
@@ -94,7 +94,7 @@ class NodeLoss:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """The layers that run: `count` selected by `rule`, or all, or all but the layer `without` or those of `nodes`."""
+    """Which layers run: all, `count` selected by `rule`, or all except layer `without` or those of missing `nodes`."""
 
     count: int
     rule: str | None
@@ -135,16 +135,16 @@ class Condition:
         return plan if self.without is None else skip(plan, self.without)
 
     def is_original(self, depth: int, seed: int, batch: int) -> bool:
-        """Check whether a batch's random order is the original one.
+        """Check whether the random order drawn for a batch is the original order.
 
-        A skipped layer counts as part of the order, missing nodes do not.
+        A skipped layer counts as part of the order. The layers of missing nodes do not.
         """
         draw = self.order if self.nodes is None else self.plan
         drawn = draw(depth, seed, batch).order()
         return drawn == tuple(sorted(drawn))
 
     def order(self, depth: int, seed: int, batch: int) -> Plan:
-        """Return the plan of one batch before layers are skipped; selected layers and orders are drawn separately."""
+        """Return the plan of a batch before layers are skipped, drawing its layers and their order separately."""
         subset = random.Random(f"{seed}/kept/{self.count}/{self.rule}/{batch}")
         layers = tuple(range(depth)) if self.rule is None else layer_subset(depth, self.count, self.rule, subset)
         if self.in_order:
@@ -187,7 +187,7 @@ def _node_losses(depth: int, counts: Iterable[int]) -> Iterator[NodeLoss]:
 
 @dataclass(frozen=True, slots=True)
 class IdentityDraws:
-    """Random draws that are the original order: their number, and the accuracy on their examples."""
+    """The number of random draws, how many of them are the original order, and the accuracy of those."""
 
     draws: int
     identical: int
@@ -198,9 +198,9 @@ class IdentityDraws:
 class Survey:
     """The predictions for each condition, and the accuracy and loss under each fixed order.
 
-    Examples of a random condition that ran in the original order have `scored == 0`. `positions` are the correct and
-    all predicted positions by batch, (2, batches), `probed` those of a probe, `tables` the update and importance of
-    each layer at each position.
+    Examples of a random condition that happened to run in the original order have `scored == 0`. `positions` maps each
+    position in the order to the numbers of correct and of all predictions of it, (2, batches), and `probed` has those
+    of a linear probe. `tables` has the update and the importance of each layer at each position.
     """
 
     depth: int
@@ -272,7 +272,7 @@ class Survey:
 
 
 Progress = Callable[[int, int], None]
-"""Receives the number of completed conditions and of all."""
+"""Called with the number of completed conditions and the number of all conditions."""
 
 
 def survey(
@@ -284,7 +284,7 @@ def survey(
     only: Sequence[Condition] | None = None,
     progress: Progress | None = None,
 ) -> Survey:
-    """Evaluate the model on `examples` under every condition and fixed order of `grid`, or only under some."""
+    """Evaluate the model on `examples` under every condition and fixed order of `grid`, or under `only` these."""
     selected = tuple(conditions(stack.depth, grid)) if only is None else tuple(only)
     orders = _fixed_orders(stack.depth, grid) if only is None else ()
     total = len(selected) + len(orders)

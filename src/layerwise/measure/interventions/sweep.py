@@ -1,4 +1,4 @@
-"""Evaluate every plan on every window, sharing the layer evaluations that plans have in common.
+"""Evaluate every plan on every window; layer evaluations that plans have in common run once.
 
 Batches depend only on the text, so a resumed sweep gives the same numbers.
 """
@@ -33,15 +33,15 @@ Sink = Callable[[Sequence[Loss]], None]
 Finished = Callable[[str, str, int], frozenset[str]]
 
 SHARDS_PER_WORKER = 2
-"""Number of shards per worker; plans are divided too if there are fewer batches."""
+"""Number of shards per worker. If there are fewer batches, the plans of a batch are divided as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """The cost of a sweep.
+    """The estimated cost of a sweep.
 
-    `evaluations` are the layer evaluations of one batch (the lower bound: unique apply nodes of the graph), `naive`
-    those without prefix sharing; `layer_tokens` and `head_tokens` are the remaining evaluations times tokens.
+    `evaluations` is the number of layer evaluations per batch, and `naive` the number without prefix sharing.
+    `layer_tokens` and `head_tokens` are the remaining evaluations of layers and of the head times tokens.
     """
 
     evaluations: int
@@ -53,7 +53,7 @@ class CostEstimate:
 
 @dataclass(slots=True)
 class CostMeter:
-    """The cost so far: evaluations of layers and of the head, both multiplied by their tokens, and their seconds."""
+    """The cost so far: evaluations of layers and of the head times tokens, and the seconds that they took."""
 
     layer_tokens: int = 0
     head_tokens: int = 0
@@ -69,7 +69,7 @@ class CostMeter:
         self.most_live = max(self.most_live, end.most_live)
 
     def seconds_left(self, estimate: CostEstimate) -> float | None:
-        """Return the remaining seconds at the measured cost of a layer and a head, or `None` before both are known."""
+        """Estimate the remaining seconds, or return None until a layer and the head have been timed."""
         if not (self.layer_tokens and self.head_tokens):
             return None
         layers = (estimate.layer_tokens - self.layer_tokens) * self.layer_seconds / self.layer_tokens
@@ -90,23 +90,23 @@ def sweep(
     progress: Progress | None = None,
     runner: ShardRunner | None = None,
 ) -> list[Loss]:
-    """Compute the loss of every plan, first of the identity plan, on every window of `data`.
+    """Compute the loss of every plan on every window of `data`, starting with the identity plan.
 
     Args:
         stack: The model.
         plans: The plans to evaluate.
         data: The text.
-        sink: Receives rows as soon as they exist (default: they are returned).
-        finished: Returns the plans that a window (task, document, index) already has rows for.
-        progress: Receives the cost so far and the estimate.
-        runner: Computes shards elsewhere (default: in this process).
+        sink: Receives rows as soon as they are computed (default: they are returned).
+        finished: Returns the plans that already have rows for a window (task, document, index).
+        progress: Receives the cost so far and the estimated cost.
+        runner: Computes shards on workers (default: in this process).
 
     Returns:
-        One row per plan and window, or nothing with a `sink`.
+        One row per plan and window, or an empty list if there is a `sink`.
 
     Raises:
-        MeasureError: If a plan has non-finite losses: immediately for the identity plan, otherwise after all other
-            rows have been stored.
+        MeasureError: If losses are not finite: immediately for the identity plan, for other plans after all other rows
+            have been stored.
     """
     rows: list[Loss] = []
     store = rows.extend if sink is None else sink
@@ -142,7 +142,7 @@ def sweep(
 
 
 def _run_locally(stack: Stack, work: _Work) -> Iterator[tuple[_BatchPlans, FinalState]]:
-    """Run batches in turn, or together if layers are read from disk; the identity plan of the first comes first."""
+    """Run batches one by one, or together if layers are read from disk; the first result is for the identity plan."""
     first: Plan | None = Plan.identity(stack.depth)
     for pieces in work.rounds(stack):
         for number, end in final_states(stack, [(piece.batch, piece.graph) for piece in pieces], first):
@@ -166,7 +166,7 @@ def _rows(plan: str, piece: _BatchPlans, end: FinalState) -> list[Loss]:
 
 
 def add_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Plan, ...]:
-    """Return the distinct plans, the identity plan first; each is checked against the model."""
+    """Check that the model can run `plans`, and return the distinct ones, with the identity plan first."""
     distinct = {Plan.identity(stack.depth): None}
     for item in plans:
         plan = item.plan if isinstance(item, Member) else Plan.parse(item)
@@ -176,9 +176,10 @@ def add_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Pl
 
 
 def filter_runnable(stack: Stack, members: Iterable[Member]) -> tuple[tuple[Member, ...], tuple[str, ...]]:
-    """Return the members whose plans the model can run, and a sentence for every family with omitted plans.
+    """Return the members whose plans the model can run, and a sentence about each family with omitted plans.
 
-    Raises the error of a `GIVEN` plan, and `UnsupportedModelError` if no plan but the identity remains.
+    Raises `UnsupportedModelError` if the model cannot run a plan that the user gave, or if only the identity plan
+    remains.
     """
     runnable: list[Member] = []
     reasons: dict[str, list[UnsupportedModelError]] = {}
@@ -224,7 +225,7 @@ def estimate_cost(
 def estimate_streaming(
     stack: Stack, resident: ResidentLayers, plans: Sequence[Plan], data: EvalData
 ) -> StreamingEstimate:
-    """Estimate a sweep whose layers are read from the disk."""
+    """Estimate the cost of a sweep whose layers are read from disk."""
     return _Work.from_plans(plans, data).streaming(stack, resident)
 
 
@@ -237,15 +238,15 @@ class _BatchPlans:
 
 @dataclass(frozen=True)
 class _Work:
-    """The batches with unfinished plans, and their cost."""
+    """The batches with unfinished plans, and their estimated cost."""
 
     pieces: tuple[_BatchPlans, ...]
     estimate: CostEstimate
 
     def divide(self, workers: int) -> list[tuple[_BatchPlans, SweepShard]]:
-        """Divide the batches into shards, and their plans if there are few batches.
+        """Divide the batches into shards and, if there are few batches, their plans as well.
 
-        Plans with a common prefix stay together, because each shard computes it.
+        Plans with a common prefix stay together, because every shard computes its prefixes again.
         """
         cuts = math.ceil(SHARDS_PER_WORKER * workers / max(1, len(self.pieces)))
         divided = []
@@ -301,7 +302,7 @@ class ShardRunner(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepShard:
-    """Plans that a worker evaluates on one batch."""
+    """The plans that a worker evaluates on one batch."""
 
     batch: AnyBatch
     plans: tuple[Plan, ...]
@@ -309,9 +310,10 @@ class SweepShard:
 
 @dataclass(frozen=True, slots=True)
 class FinalState:
-    """A final state of a batch: the plans that end in it, their losses by window, and the cost.
+    """A final hidden state of a batch: the plans that end in it, their losses for each window, and its cost.
 
-    `evaluations` counts layer evaluations since the last final state, `most_live` the peak number of states in memory.
+    `evaluations` is the number of layer evaluations since the previous final state, and `most_live` the peak number of
+    states in memory.
     """
 
     plans: tuple[str, ...]
@@ -325,11 +327,11 @@ class FinalState:
 def final_states(
     stack: Stack, work: Sequence[tuple[AnyBatch, Graph]], first: Plan | None
 ) -> Iterator[tuple[int, FinalState]]:
-    """Yield the number of a batch and one of its final states, for all batches and their graphs in `work`.
+    """Run the graph of each batch in `work`, and yield the batch number and final state whenever plans end.
 
-    More than one batch is allowed only if the layers are on disk. The final state of the plan `first` on the first
-    batch is yielded before all others. Each time layers were read from disk, a `FinalState` without plans is yielded,
-    so that progress can be reported. Call this in evaluation mode and without gradients.
+    If layers are not on disk, `work` must have one batch. The final state of the plan `first` on the first batch is
+    yielded before all others. Whenever layers have been read from disk, a `FinalState` without plans is yielded, so
+    that progress can be reported. Call this in evaluation mode and without gradients.
     """
     names = [graph.names() for _, graph in work]
     captured = [(stack.capture(**batch.inputs), graph) for batch, graph in work]
@@ -363,7 +365,10 @@ def final_states(
 def _yield_first(
     ends: Iterable[tuple[int, int, Tensor] | Reading], awaited: int | None, batches: int
 ) -> Iterator[tuple[int, int | None, Tensor | None]]:
-    """Yield the ends in order, but `awaited` of the first batch first; reads are ends without a node."""
+    """Yield the final nodes in order, except that the node `awaited` of the first batch comes first.
+
+    A read from disk is yielded as an end without a node.
+    """
     passed: list[tuple[int, int, Tensor]] = []
     for each in ends:
         if isinstance(each, Reading):
@@ -383,7 +388,7 @@ def state_bytes(stack: Stack, batches: Sequence[AnyBatch]) -> list[int]:
 
 
 def head_cost_in_layers(stack: Stack) -> float:
-    """Return the cost of the head relative to a layer, by number of weights; 0 if the model has none."""
+    """Return the number of weights of the head divided by that of a layer, or 0 if the model has no head."""
     output = getattr(stack.model, "get_output_embeddings", lambda: None)()
     blocks = block_list(stack.model, stack.path)
     weights = sum(each.numel() for block in blocks for each in block.parameters())
@@ -391,7 +396,7 @@ def head_cost_in_layers(stack: Stack) -> float:
 
 
 def compute_shard(stack: Stack, piece: SweepShard) -> list[FinalState]:
-    """Return the final states of a shard, that of the identity plan first."""
+    """Compute the final states of a shard, with that of the identity plan first."""
     first, graph = Plan.identity(stack.depth), build(piece.plans)
     with evaluating(stack.model), torch.inference_mode():
         states = final_states(stack, [(piece.batch, graph)], first if first in piece.plans else None)

@@ -32,23 +32,23 @@ MAX_BATCH_TOKENS = 1024
 
 @dataclass(frozen=True, slots=True)
 class RecoveryRecipe:
-    """Hyperparameters of fine-tuning (AdamW) and evaluation; tolerances are in nats/token."""
+    """Hyperparameters of fine-tuning (AdamW) and of evaluation. Tolerances are in nats/token."""
 
     steps: int = 16
     every: int = 4
     """Steps between evaluations; the last step is always evaluated."""
     layer_rate: float = 5e-4
     model_rate: float = 5e-5
-    """Learning rate if the full model is trained: small enough not to harm an undamaged model."""
+    """Learning rate if the full model is trained. It is too small to harm an undamaged model."""
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
     batch_tokens: int = 192
     evaluation_tokens: int = 600
     tolerance: float = 0.05
-    """Nats/token above the control at which a model has recovered: half of `equal_damage`."""
+    """A model has recovered once its loss is at most this far above the control; half of `equal_damage`."""
     equal_damage: float = 0.1
-    """Loss increase of the damage `equal_damage` before fine-tuning, met within `equal_tolerance`."""
+    """Loss increase, within `equal_tolerance`, that the damage of the same name causes before fine-tuning."""
     equal_tolerance: float = 0.005
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class RecoveryRecipe:
 
     @property
     def evaluations(self) -> tuple[int, ...]:
-        """The steps at which the loss is evaluated, 0 and the last among them.
+        """The steps at which the loss is evaluated, including 0 and the last step.
 
         >>> RecoveryRecipe(steps=10, every=4).evaluations
         (0, 4, 8, 10)
@@ -80,10 +80,10 @@ class _Points:
 
 
 class RecoveryTraining:
-    """Reproducible fine-tuning of a damaged model, evaluated on other documents.
+    """Fine-tune a damaged model reproducibly, and evaluate it on other documents.
 
-    Trains a float32 copy without dropout. Runs with the same seed see the same batches and differ only in the initial
-    weights. If only one layer is trained, the hidden states before it are computed once for all runs of that layer.
+    A float32 copy is trained without dropout. Runs with the same seed see the same batches and differ only in the
+    initial weights. If only one layer is trained, the hidden states before it are computed once for all its runs.
     """
 
     def __init__(self, stack: Stack, data: EvalData, recipe: RecoveryRecipe, seed: int) -> None:
@@ -102,9 +102,10 @@ class RecoveryTraining:
             self._run_to(self._training[:1], 0)
 
     def trajectory(self, layer: int, scope: Scope, weights: Mapping[str, Tensor], seed: Sequence[int]) -> LossCurve:
-        """Fine-tune with `weights` in the layer (none: the undamaged control) and return the evaluated losses.
+        """Load `weights` into the layer, fine-tune, and return the losses at each evaluation.
 
-        Scope `layer` trains only that layer, `model` the full model. A run ends early at the first non-finite loss.
+        Empty `weights` give the undamaged control. The scope `layer` trains only this layer, `model` the full model. A
+        run ends at the first non-finite loss.
         """
         self._load_weights(layer, weights)
         trained = self._select_trained(layer, scope)
@@ -219,14 +220,14 @@ Damage = Literal["noise_50", "equal_damage", "reinitialize"]
 DAMAGES: tuple[Damage, ...] = get_args(Damage)
 
 PUBLISHED_SCALE = 0.5
-"""Standard deviations of noise in `noise_50`."""
+"""Scale of the noise in `noise_50`, in standard deviations of the weights."""
 
 MAX_SCALE = 64.0
 MIN_SCALE = 2.0**-12
-"""Bounds of the search for an equal scale."""
+"""Bounds of the scale that `find_equal_scale` searches for."""
 
 MAX_BISECTIONS = 24
-"""Maximum number of bisections: 24 find the scale to a relative error of 1e-7."""
+"""Maximum number of bisections, which find the scale to a relative error of 1e-7."""
 
 
 def seeded_generator(*seed: int) -> torch.Generator:
@@ -234,9 +235,9 @@ def seeded_generator(*seed: int) -> torch.Generator:
 
 
 def noise_direction(weights: Mapping[str, Tensor], seed: Sequence[int]) -> dict[str, Tensor]:
-    """Draw N(0, std(W)^2) for every tensor in float32, `std` over all entries in float64.
+    """Draw noise N(0, std(W)^2) in float32 for every tensor W, where std is over all entries of W.
 
-    The draw depends on `seed`, the names and the shapes. Raises `MeasureError` for a tensor that is not finite.
+    The noise depends on `seed`, the names and the shapes. Raises `MeasureError` if a tensor is not finite.
     """
     draw = seeded_generator(*seed)
     direction = {}
@@ -255,7 +256,7 @@ def add_noise(weights: Mapping[str, Tensor], direction: Mapping[str, Tensor], sc
 
 
 def find_equal_scale(damage_at: Callable[[float], float], target: float, tolerance: float) -> float | None:
-    """Find a scale at which `damage_at` is within `tolerance` of `target`, or return `None`.
+    """Find a scale at which `damage_at(scale)` is within `tolerance` of `target`, or return None.
 
     The scale is doubled or halved from 0.5, then bisected geometrically. Non-finite damage counts as too large.
 

@@ -14,12 +14,12 @@ from layerwise.results.rows import Score
 from layerwise.results.vocabulary import RECOVERY, UNDAMAGED
 
 RUNS = "recovery_run"
-"""The measure of the stored loss curves, from which the rows of `recovery` are computed."""
+"""Measure of the stored loss curves, from which the rows of measure `recovery` are computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class LossCurveKey:
-    """A run: `layer` (`None`: control of the full model), `damage` (`undamaged`: control), `scope` and `seed`."""
+    """Identifies a run of fine-tuning; `layer` is None if the full model was trained without damage."""
 
     layer: int | None
     damage: str
@@ -42,7 +42,7 @@ class LossCurve:
 
 
 def curve_rows(run: LossCurveKey, trajectory: LossCurve) -> list[Score]:
-    """Return rows `nll` by step; a diverged run ends with a row `diverged`, the step of the first non-finite loss."""
+    """Return a row `nll` per step and, if the run diverged, a row with the step of the first non-finite loss."""
     rows = [
         Score(RUNS, "nll", value, step=step, **run.columns)
         for step, value in zip(trajectory.steps, trajectory.nll, strict=False)
@@ -54,7 +54,7 @@ def curve_rows(run: LossCurveKey, trajectory: LossCurve) -> list[Score]:
 
 
 def read_curves(rows: Iterable[Score], steps: tuple[int, ...]) -> dict[LossCurveKey, LossCurve]:
-    """Read the complete runs from `rows` that were evaluated at exactly `steps`."""
+    """Read the complete runs in `rows` that were evaluated at exactly `steps`."""
     values: dict[LossCurveKey, dict[int, float]] = {}
     ends: dict[LossCurveKey, int] = {}
     for row in rows:
@@ -80,7 +80,7 @@ MIN_SEEDS = 3
 
 @dataclass(frozen=True, slots=True)
 class RecoveryTime:
-    """Recovery time of one run; `area` is `None` if it diverged, `initial_damage` if its first loss is not finite."""
+    """Recovery of one run; `area` is None if it diverged, and `initial_damage` if its first loss is not finite."""
 
     steps: int
     censored: bool
@@ -89,10 +89,10 @@ class RecoveryTime:
 
 
 def recovery_time(damaged: LossCurve, control: LossCurve, tolerance: float) -> RecoveryTime:
-    """Compare a run with its control, by gap(t) = NLL_damaged(t) - NLL_control(t) in nats/token.
+    """Compare a damaged run with its control by gap(t) = NLL_damaged(t) - NLL_control(t) in nats/token.
 
-    `steps` is the first evaluation from which on the gap stays within `tolerance`, censored if it never does (or the
-    run diverged); `area` is the integral of the gap over the steps by trapezoids, in nat-steps.
+    `steps` is the first evaluated step after which the gap stays within `tolerance`. It is censored if there is none or
+    the run diverged. `area` is the integral of the gap over steps (trapezoidal rule).
 
     >>> control = LossCurve((0, 4, 8, 12), (3.0, 3.0, 3.0, 3.0))
     >>> recovery_time(LossCurve((0, 4, 8, 12), (3.5, 3.0, 3.25, 3.0)), control, tolerance=0.05)
@@ -111,7 +111,7 @@ def recovery_time(damaged: LossCurve, control: LossCurve, tolerance: float) -> R
 
 
 def flat_curve(control: LossCurve) -> LossCurve:
-    """Return a curve that stays at the first loss of `control`, that of the original model before any fine-tuning."""
+    """Return a constant curve at the first loss of `control`, which is the loss of the original model."""
     return LossCurve(control.steps, control.nll[:1] * len(control.steps))
 
 
@@ -123,10 +123,10 @@ def recovery_rows(
     cap: int,
     *evaluated: int,
 ) -> list[Score]:
-    """Summarize the recovery of one layer from one kind of damage, with means and intervals over seeds.
+    """Summarize the recovery of one layer from one kind of damage by means and intervals over seeds.
 
-    The rows are described in `layerwise.measure.recovery.recovery`. The mean of min(time, cap) is the restricted mean
-    survival time (Royston and Parmar 2013, section 2).
+    See `recovery` for the rows. The mean of min(steps, cap) is the restricted mean survival time (Royston and Parmar
+    2013, section 2).
 
     Args:
         about: Columns of the rows.
@@ -134,7 +134,7 @@ def recovery_rows(
         controls: Recovery times of the controls, relative to the original model.
         published: Recovery times of the damaged runs, relative to the original model.
         cap: Maximum number of steps.
-        evaluated: Number of documents, and number of tokens.
+        evaluated: Numbers of evaluated documents and tokens.
     """
     damage = [each.initial_damage for each in times if each.initial_damage is not None]
     areas, control_areas = ([each.area for each in runs if each.area is not None] for runs in (times, controls))
@@ -157,7 +157,7 @@ def recovery_rows(
 
 
 def mean_over_seeds(values: Sequence[float], cap: float | None = None) -> Bounded | None:
-    """Return the mean over seeds with Student's interval, clipped to 0..`cap`; `None` without values."""
+    """Return the mean over seeds with Student's interval clipped to 0..`cap`, or None if there are no values."""
     if not values:
         return None
     value, low, high = statistics.mean_interval(values, min_units=MIN_SEEDS)

@@ -46,7 +46,7 @@ from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights, make_random_init
 
 Treatment = tuple[Damage, Scope]
-"""A damage, and the scope of the fine-tuning after it."""
+"""The kind of damage, and the scope of the fine-tuning that follows."""
 
 _TREATMENTS: dict[str, Treatment] = {f"{pair[0]}/{pair[1]}": pair for pair in product(DAMAGES, SCOPES)}
 TREATMENTS = tuple(_TREATMENTS)
@@ -58,7 +58,7 @@ _DAMAGE_WORDS = {
 DEFAULT_TREATMENTS = ("noise_50/layer", "equal_damage/layer")
 
 DEFAULT_LAYERS = 12
-"""Default number of layers: a rank correlation has an interval of +-0.88 over 6 layers, 0.57 over 12, 0.38 over 30."""
+"""Default number of layers. Intervals of rank correlations are +-0.88 over 6 layers, 0.57 over 12, and 0.38 over 30."""
 
 
 def recovery(
@@ -73,42 +73,45 @@ def recovery(
     effects: Sequence[Score] = (),
     cache: ResultCache[Score] | None = None,
 ) -> list[Score]:
-    """Damage `layers` one at a time, fine-tune on half of the documents of `data`, evaluate on the other half.
+    """Damage `layers` one at a time, fine-tune on half of the documents of `data`, and evaluate on the other half.
 
-    Damages: `noise_50` is W + N(0, (0.5 std(W))^2) tensor by tensor, as published; `equal_damage` the same noise,
-    scaled to a given loss increase on the evaluation text; `reinitialize` draws new initial weights (Zhang, Bengio and
-    Singer, JMLR 2022, arXiv 1902.01996, section 3). The control is the undamaged model, trained on the same batches.
+    The damage `noise_50` adds N(0, (0.5 std(W))^2) to each tensor W, as published. `equal_damage` scales this noise to
+    a given loss increase on the evaluation text. `reinitialize` draws new initial weights (Zhang, Bengio and Singer,
+    JMLR 2022, arXiv 1902.01996, section 3). The control is the undamaged model, trained on the same batches.
 
-    Rows by layer, damage and scope, with Student's intervals over seeds:
+    Each layer, damage and scope has these rows with Student's intervals over seeds, only the first if the damage is
+    within the tolerance:
 
-        initial_damage   nats/token above the control before fine-tuning (the only row of damage within the tolerance)
-        steps, area      restricted mean of the steps to recover, and nat-steps above the control, up to the cap;
-                         against `undamaged`, those of the control relative to the original model
-        censored         share of seeds that did not recover (Wilson), or whose loss became non-finite
+        initial_damage   nats/token above the control before fine-tuning
+        steps            number of steps to recover, at most all steps (restricted mean)
+        area             sum over steps of the nats/token above the control
+        censored         fraction of seeds that did not recover, or whose loss became non-finite (Wilson's interval)
         steps_to_original, censored_original   the same relative to the original model, as published
 
-    Rank correlations with the effect of skipping, with intervals over layers and the null of shuffled layers:
+    Rows of `steps` and `area` with `against` = `undamaged` compare the control with the original model.
 
-        spearman               by area, over the damaged layers
-        spearman_given_damage  the partial rank correlation with the initial damage held fixed
-        spearman_published     by area, over all layers; those without damage count as recovered immediately
-        layers                 the number of damaged layers
+    Rank correlations with the effect of skipping have intervals over layers, and shuffled layers as a null:
+
+        spearman               of the area, over the damaged layers
+        spearman_given_damage  partial rank correlation of the area, given the initial damage
+        spearman_published     of the area, over all layers; undamaged ones count as recovered immediately
+        layers                 number of damaged layers
 
     Args:
         stack: The model, which is not changed.
         data: The text.
         layers: Layers to damage (default: 12, evenly spaced).
-        treatments: Names of `TREATMENTS`.
+        treatments: Names in `TREATMENTS`.
         seeds: Number of random seeds.
         recipe: Hyperparameters of fine-tuning.
-        seed: Seed of all draws.
-        effects: Rows of `ablation` to correlate with.
-        cache: Rows of measure `recovery_run` that are already known, and callbacks. Its `log` receives a sentence if
-            `reinitialize` is omitted (unknown initialization), or `equal_damage` of a layer (no noise reaches it).
+        seed: Seed of all random draws.
+        effects: Rows of measure `ablation` to correlate with.
+        cache: Known rows of measure `recovery_run`, and callbacks. `log` receives a sentence if `reinitialize` is
+            omitted because the initialization is unknown, or `equal_damage` because no noise reaches it.
 
     Raises:
-        MeasureError: For fewer than 4 layers, unknown names, and non-finite weights.
-        DataError: For fewer than 2 documents.
+        MeasureError: If there are fewer than 4 layers, a treatment or layer is unknown, or weights are not finite.
+        DataError: If there is only one window.
     """
     layers = _check(stack, layers, treatments, seeds)
     recipe, cache = recipe or RecoveryRecipe(), cache or ResultCache()
@@ -150,7 +153,7 @@ def _list_layers(layers: Iterable[int]) -> str:
 
 
 def evenly_spaced_layers(depth: int, count: int) -> tuple[int, ...]:
-    """Select at most `count` of the layers 0 to depth - 1, evenly spaced, including the first and the last.
+    """Select at most `count` evenly spaced layers out of `depth`, including the first and the last.
 
     >>> evenly_spaced_layers(30, 4)
     (0, 10, 19, 29)
@@ -180,7 +183,7 @@ class _Study:
         recovered: Mapping[int, Sequence[LossCurveKey]],
         undamaged: Mapping[int, Sequence[float]],
     ) -> tuple[list[Score], list[LayerRecovery]]:
-        """Return the rows of every layer, and the recovery of each damaged layer, averaged over seeds."""
+        """Return the rows of every layer, and the recovery of each damaged layer averaged over seeds."""
         evaluated = self.tuning.evaluation.documents, self.tuning.evaluation.tokens
         about: dict[str, Any] = dict(zip(("condition", "variant"), treatment, strict=True))
         rows: list[Score] = []
@@ -202,7 +205,7 @@ class _Study:
         return rows, means
 
     def draw_initial(self, layers: Sequence[int], treatments: Sequence[Treatment]) -> Sequence[Treatment]:
-        """Draw initial weights if a treatment needs them; return the treatments that are possible."""
+        """Draw new initial weights if a treatment needs them, and return the treatments that are possible."""
         if not any(damage == "reinitialize" for damage, _ in treatments):
             return treatments
         try:
@@ -211,12 +214,12 @@ class _Study:
                 for layer in layers:
                     self.initial[layer, number] = layer_weights(untrained, layer)
         except UnsupportedModelError as error:
-            self.cache.log(f"recovery: reinitialize is omitted: {error}")
+            self.cache.log(f"recovery omits the damage reinitialize: {error}")
             return [(damage, scope) for damage, scope in treatments if damage != "reinitialize"]
         return treatments
 
     def treat(self, layer: int, damage: Damage, scope: Scope) -> tuple[LossCurveKey, ...] | list[float]:
-        """Damage a layer and fine-tune with every seed; return the runs.
+        """Damage a layer, fine-tune it with every seed, and return the keys of these runs.
 
         If the damage is within the tolerance, return the loss increase of every seed instead.
         """
@@ -263,7 +266,7 @@ class _Study:
         )
         if scale is None:
             self.cache.log(
-                f"recovery: equal_damage of layer {layer} is omitted, because no noise costs "
+                f"recovery omits equal_damage of layer {layer}, because no noise costs "
                 f"{self.recipe.equal_damage:g} nats/token (seed {key.seed})"
             )
             return None
@@ -302,8 +305,8 @@ METRICS = ("spearman", "spearman_given_damage", "spearman_published")
 class LayerRecovery:
     """The recovery of one layer.
 
-    `damage` is the loss increase before fine-tuning, `area` the sum over steps of the loss above the control. `damaged`
-    says whether the damage exceeds the tolerance.
+    `damage` is the loss increase before fine-tuning, and `area` the sum over steps of the loss above the control.
+    `damaged` is true if the damage exceeds the tolerance.
     """
 
     layer: int
@@ -320,7 +323,7 @@ def associations(
     *,
     shuffles: int = SHUFFLES,
 ) -> Iterator[Score]:
-    """Yield the rank correlations of recovery with the effect of skipping, see `recovery`."""
+    """Yield the rank correlations of recovery with the effect of skipping, as described in `recovery`."""
     skips = Rows(effects).where(measure=ABLATION, task=ALL, metric=SKIPPING, layer=PRESENT, part=None, against=None)
     skipped = {row.layer: row.value for row in skips}
     shared = [each for each in layers if each.layer in skipped]

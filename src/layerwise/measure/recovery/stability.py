@@ -16,24 +16,24 @@ from layerwise.results.vocabulary import MASKED_LM, STABILITY, TRAINING
 BEFORE = 5
 
 MIN_NOTES = 8
-"""Minimum number of losses after the first `BEFORE`."""
+"""Minimum number of losses after the first `BEFORE` losses."""
 
 MIN_RISE = 0.1
 """Minimum height of a spike in nats."""
 
 FALSE_POSITIVE_RATE = 0.01
-"""Share of runs in which noise counts as a spike."""
+"""Fraction of runs in which noise is counted as a spike."""
 
 
 def find_spikes(losses: ArrayLike) -> tuple[int, float] | None:
-    """Count the spikes in training losses, and return the largest rise in nats; `None` for too few losses.
+    """Count the spikes in training losses and find the largest rise in nats, or return None for too few losses.
 
     With r_t the loss minus the median of the five losses before it, step t is part of a spike if
 
         r_t > max(0.1 nats, z * s)      s = 1.15 * 1.4826 * median |loss_t - (loss_{t-1} + loss_{t+1}) / 2| / sqrt(3/2)
 
-    where s is the noise from second differences, and z the normal quantile that all losses of a run exceed by chance
-    in 1 % of runs. A non-finite loss is a spike.
+    s estimates the noise from second differences. z is the normal quantile at which noise exceeds z * s anywhere in 1 %
+    of runs. A non-finite loss is a spike.
 
     >>> falling = [5.0, 4.5, 4.2, 4.0, 3.9, 3.8, 3.75, 3.7, 3.66, 3.63, 3.6, 3.58, 3.56, 3.55]
     >>> find_spikes(falling)[0], find_spikes([*falling, 5.5, 3.54])[0]
@@ -54,11 +54,15 @@ def find_spikes(losses: ArrayLike) -> tuple[int, float] | None:
 
 
 def stability_rows(rows: Iterable[Score], backbone: str) -> list[Score]:
-    """Return rows of measure `stability` from the training losses and held-out losses of variants.
+    """Return rows of measure `stability`, computed from the training losses and held-out losses of variants.
 
-    By seed: `spikes` and `highest` (largest rise in nats). By variant: `spiked` (share of seeds with spikes, Wilson),
-    `spread` (standard deviation of the held-out loss, chi-squared), `spread_ratio` to the `backbone` (F; Holm over
-    variants), and `gradient_norm` (mean over seeds).
+    The first two metrics are for each seed, the others for each variant:
+
+        spikes, highest    number of spikes, and the largest rise in nats
+        spiked             fraction of seeds with spikes (Wilson's interval)
+        spread             standard deviation of the held-out loss over seeds (chi-squared interval)
+        spread_ratio       spread divided by that of `backbone` (F test, Holm-corrected over variants)
+        gradient_norm      mean gradient norm over seeds
     """
     rows = [row for row in rows if row.variant is not None and row.seed is not None]
     curves: dict[tuple[str, int], dict[float, float]] = {}
