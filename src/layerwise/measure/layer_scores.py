@@ -1,4 +1,4 @@
-"""Scores of layers in a diagnosis: where their rows are, their nulls, and which are compared with skipping."""
+"""Scores of layers in a diagnosis: which rows have them, what their null is, and which are compared with skipping."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class LayerScore:
 
     Attributes:
         name: Name in the rank correlations with skipping.
-        title: Head of its column in the table of layers.
-        where: Values of the columns of its rows.
-        null: Null of its rows, in the column `against`.
-        low_is_important: Whether important layers have low values; layers are then ranked by 1 - value.
+        title: Heading of its column in the table of layers.
+        where: Column values that its rows have.
+        null: Value of the column `against` in the rows of its null.
+        low_is_important: Whether important layers have low values. Layers are then ranked by 1 - value.
         is_compared: Whether its ranking of layers is compared with that of skipping.
-        is_signed: Whether positive values are shown with their sign.
-        alternatives: Columns to change in `where` for the comparison, tried in order if no row matches.
+        is_signed: Whether positive values are printed with a plus sign.
+        alternatives: Changes to `where` for the comparison. The first one that selects any rows is used.
     """
 
     name: str
@@ -59,7 +59,7 @@ class LayerScore:
         return self.where["measure"] == PROXIES
 
     def select(self, rows: Rows, **columns: Any) -> Rows:
-        """Return the rows of full layers, without a null unless `columns` has one in `against`."""
+        """Return the rows of full layers, or those of a null if `columns` has its name as `against`."""
         default = {"task": ALL, "layer": PRESENT, "part": None, "seed": None, "against": None}
         return rows.where(**{**default, **self.where, **columns})
 
@@ -114,7 +114,7 @@ LAYER_SCORES = (
 
 
 def read_importance(scores: Iterable[Score]) -> dict[str, dict[int, float]]:
-    """Read the importance of each layer from the rows of a diagnosis, by the name of the score.
+    """Return the importance of each layer according to each score, from the rows of a diagnosis.
 
     >>> read_importance([Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([0.3, 0.1])])
     {'skip': {0: 0.3, 1: 0.1}}

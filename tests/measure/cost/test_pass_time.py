@@ -84,7 +84,7 @@ def test_rounds_have_random_orders() -> None:
 
 
 def test_decoding_requires_a_cache() -> None:
-    with pytest.raises(UnsupportedModelError, match="Time prefill"):
+    with pytest.raises(UnsupportedModelError, match="Use prefill"):
         time_rows(load(bert().eval()), Setting("decode", 1, 4), PLANS[:1])
 
 

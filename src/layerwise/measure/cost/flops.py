@@ -1,7 +1,7 @@
-"""Floating-point operations of a forward pass per token, by layer.
+"""Count the floating-point operations per token of a forward pass, for each layer.
 
-Counts with torch's formulas and `FORMULAS`; a multiply-add is two operations. Attention includes future positions;
-norms, activations, look-ups and elementwise operations are not counted.
+The formulas are torch's and those in `FORMULAS`. A multiply-add counts as two operations, and attention includes masked
+future positions. Norms, activations, look-ups and elementwise operations are not counted.
 """
 
 from __future__ import annotations
@@ -54,26 +54,26 @@ NON_ARITHMETIC_KERNELS = frozenset(
         "grid_sampler_3d",
     )
 )
-"""Kernels that read several matrices but do few operations per number."""
+"""Kernels that read several matrices but do little arithmetic."""
 
 
 def grouped_product(left: Shape, right: Shape, *_: Any, **__: Any) -> int:
-    """Return the operations of `_grouped_mm`: 2 * rows * inner * columns, times the groups if both have three axes.
+    """Return the operations of `_grouped_mm`: 2 * rows * inner * columns.
 
-    Shapes: (rows, inner) and (groups, inner, columns); (groups, rows, inner) and (inner, columns); (rows, inner) and
-    (inner, columns), with the inner dimension divided.
+    If `left` is (groups, rows, inner) and `right` is (groups, inner, columns), they are multiplied by the number of
+    groups. Otherwise the groups divide the rows, the columns or the inner dimension of a matrix.
     """
     groups = left[0] if len(left) == len(right) == 3 else 1
     return 2 * groups * left[-2] * left[-1] * right[-1]
 
 
 def product_with_vector(matrix: Shape, vector: Shape, *_: Any, **__: Any) -> int:
-    """Return the operations of `mv` and `dot`: shapes (rows, inner) or (inner,), and (inner,)."""
+    """Return the operations of `mv` for a matrix (rows, inner), and of `dot` for two vectors (inner,)."""
     return 2 * prod(matrix)
 
 
 def triangular_solve(matrix: Shape, right: Shape, *_: Any, left: bool = True, **__: Any) -> int:
-    """Return the operations of `linalg_solve_triangular` for (..., n, n) and (..., n, m): n^2 per column."""
+    """Return the operations of `linalg_solve_triangular` for (..., n, n) and (..., n, m), which are n^2 per column."""
     return prod(right) * matrix[-1]
 
 
@@ -86,13 +86,13 @@ FORMULAS: Mapping[Any, Callable[..., int]] = {
     torch.ops.aten.addmv: lambda start, matrix, vector, *_, **__: product_with_vector(matrix, vector),
     torch.ops.aten.linalg_solve_triangular: triangular_solve,
 }
-"""Formulas for kernels that torch's counter does not support, from the shapes of their arguments."""
+"""Formulas for kernels that torch's counter does not support, as functions of the shapes of their arguments."""
 
 
 class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Count the `operations` within the context, and collect kernels without a formula in `unknown`.
+    """Count the `operations` within the context, and list kernels that cannot be counted in `unknown`.
 
-    Unknown kernels read several matrices, are not pointwise, and are not in `NON_ARITHMETIC_KERNELS`.
+    These kernels have no formula, read several matrices, are not pointwise and are not in `NON_ARITHMETIC_KERNELS`.
 
     >>> with OperationCounter() as count:
     ...     product = torch.ones(3, 4) @ torch.ones(4, 5)
@@ -159,10 +159,10 @@ _Result = TypeVar("_Result")
 
 
 def model_cost(stack: Stack, length: int = 1) -> ModelCost:
-    """Count the FLOPs per token of a text of `length` (per image for image models): layers, embedding and head.
+    """Count the FLOPs of each layer, the embedding and the head, per token of a text of `length` tokens (or per image).
 
-    A layer without counts is estimated at twice its weights (Kaplan et al. 2020, arXiv 2001.08361). Raises
-    `MeasureError` for an unknown kind of input, and for a kernel whose operations cannot be counted.
+    If no operations of a layer are seen, they are estimated as twice its weights (Kaplan et al. 2020, arXiv
+    2001.08361). Raises `MeasureError` if the inputs of the model are unknown or a kernel cannot be counted.
 
     >>> from layerwise.stack import load
     >>> cost = model_cost(load("demo"), length=128)

@@ -20,13 +20,13 @@ from layerwise.stack.inputs import evaluating
 
 @dataclass(frozen=True, slots=True)
 class InferenceMemory:
-    """Bytes of a model at inference.
+    """Memory of a model at inference, in bytes.
 
     Args:
-        weights: Parameters and buffers, tied ones once.
-        states: Peak of the input of the first layer and the outputs of all layers.
-        activations: Peak of all results of operations, without the workspace of kernels.
-        allocated: Peak of the accelerator's allocator (`None` on a CPU).
+        weights: Parameters and buffers; tied ones count once.
+        states: Peak of the hidden states: the input of the first layer and the outputs of all layers.
+        activations: Peak of the results of all operations, without the workspace of kernels.
+        allocated: Peak of the accelerator's allocator, or None on a CPU.
     """
 
     weights: int
@@ -38,7 +38,7 @@ class InferenceMemory:
 def inference_memory(
     model: nn.Module, layers: Sequence[nn.Module], run: Callable[[], object], device: torch.device
 ) -> InferenceMemory:
-    """Measure one forward pass; `run` calls the `layers`, whose first argument and output are states.
+    """Measure the memory of a forward pass `run()`. The first argument and the output of `layers` are hidden states.
 
     >>> model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     >>> inputs = torch.zeros(1, 4)
@@ -59,9 +59,9 @@ def weight_bytes(model: nn.Module) -> int:
 
 
 class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Count the bytes of tensors that operations have created within the context and that still exist.
+    """Track the bytes of tensors that were created within the context and still exist; `most` is their peak.
 
-    `known` tensors are not counted; `most` is the peak.
+    `known` tensors are not counted.
     """
 
     def __init__(self, known: Iterable[Tensor] = ()) -> None:
@@ -127,7 +127,7 @@ _KIB = 1024
 
 
 def peak_bytes() -> int:
-    """Return the peak of the accelerator's allocator, otherwise of resident memory, since the last `reset_peak`."""
+    """Return the peak memory since the last `reset_peak`: allocated on CUDA if available, otherwise resident memory."""
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
     status = Path("/proc/self/status")

@@ -1,7 +1,7 @@
-"""Time of forward passes under plans, measured in turns.
+"""Time forward passes under several plans, which take turns.
 
-On CUDA a pass is replayed as a graph unless graphs are turned off, because launching kernels would dominate the time of
-a small model.
+On CUDA a pass is replayed as a CUDA graph unless `graphs` is false, because launching kernels would dominate the time
+of a small model.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ MIN_ROUNDS = 6
 """Minimum number of rounds for a 95 % interval of the median from order statistics."""
 
 PASSES = 4
-"""Passes per plan and round, of which the fastest counts."""
+"""Number of passes per plan and round, of which only the fastest counts."""
 
 CACHE_SLOTS = 64
-"""Slots of a static cache after the context, one for every pass including warm-up."""
+"""Number of slots after the context in a static KV cache: one for every pass, including warm-up."""
 
 WARM_UP = 3
-"""Warm-up passes on a side stream before a CUDA graph is captured, as recommended by torch."""
+"""Number of warm-up passes on a side stream before a CUDA graph is captured, as recommended by torch."""
 
 Name = TypeVar("Name")
 Value = TypeVar("Value")
@@ -47,9 +47,10 @@ Value = TypeVar("Value")
 def run_in_turns(
     works: Mapping[Name, Callable[[int], Value]], rounds: Iterable[int], seed: int = 0
 ) -> Iterator[dict[Name, Value]]:
-    """Call each of `works` once per round with the number of the round, in random order.
+    """Call each function of `works` once per round, in random order, with the number of the round.
 
-    In a fixed order each would always run after the same other one, and be affected by its caches and heat.
+    In a fixed order, each function would always run after the same other function and be affected by its caches and
+    heat.
 
     >>> list(run_in_turns({"a": lambda number: number, "b": lambda number: -number}, [1, 2]))
     [{'a': 1, 'b': -1}, {'a': 2, 'b': -2}]
@@ -63,7 +64,7 @@ def run_in_turns(
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A timed workload: `prefill` of `batch` windows of `context` tokens, or `decode` of one token after each."""
+    """A workload to time: `prefill` of `batch` windows with `context` tokens each, or `decode` of their next token."""
 
     phase: Phase = "prefill"
     batch: int = 1
@@ -74,7 +75,7 @@ class Setting:
 
 
 RoundTimes = Mapping[tuple[str, Setting], float]
-"""The milliseconds of one round by name and setting."""
+"""The milliseconds of one round, by name of the plan and setting."""
 
 
 def round_times(
@@ -86,9 +87,10 @@ def round_times(
     graphs: bool = True,
     seed: int = 0,
 ) -> dict[tuple[str, Setting], float]:
-    """Time every plan in every setting once, in random order: milliseconds of the fastest of `PASSES` passes.
+    """Time every plan in every setting once, in random order, and return milliseconds.
 
-    Raises `UnsupportedModelError` for decoding without a cache.
+    Only the fastest of `PASSES` passes counts. Raises `UnsupportedModelError` if the phase is `decode` and the model
+    has no KV cache.
     """
 
     def timed(plan: Plan, _: int) -> dict[Setting, float]:
@@ -101,9 +103,9 @@ def round_times(
 
 
 def round_rows(names: Sequence[str], settings: Sequence[Setting], rounds: Sequence[RoundTimes]) -> list[Score]:
-    """Return the medians over rounds, in milliseconds and relative to the first name.
+    """Return the median time over rounds of each name, in milliseconds and relative to the first name.
 
-    Intervals are those of order statistics (David and Nagaraja 2003, "Order Statistics", section 7.1).
+    Intervals are from order statistics (David and Nagaraja 2003, "Order Statistics", section 7.1).
     """
     from scipy.stats import quantile_test  # slow import
 
@@ -121,7 +123,7 @@ def round_rows(names: Sequence[str], settings: Sequence[Setting], rounds: Sequen
 
 
 class TimedPass:
-    """A prepared pass, replayed as a CUDA graph unless `graphs` is false; `seed` draws its tokens."""
+    """A forward pass that is ready to be timed, replayed as a CUDA graph unless `graphs` is false."""
 
     def __init__(self, stack: Stack, setting: Setting, *, graphs: bool = True, seed: int = 0) -> None:
         self.stack = stack
@@ -145,7 +147,9 @@ class TimedPass:
         output = model(input_ids=ids[:, :-1], use_cache=True, **({} if cache is None else {"past_key_values": cache}))
         cache = cache if cache is not None else getattr(output, "past_key_values", None)
         if cache is None:
-            raise UnsupportedModelError(f"decode needs a cache, but {self.stack.source.name} has none. Time prefill.")
+            raise UnsupportedModelError(
+                f"decode needs a model with a KV cache, got {self.stack.source.name}. Use prefill."
+            )
         arguments = {"input_ids": ids[:, -1:], "past_key_values": cache, "use_cache": True}
         if static:
             arguments["position_ids"] = torch.full((len(ids), 1), before, device=ids.device)
@@ -159,7 +163,7 @@ class TimedPass:
 
 
 class PassClock:
-    """A clock of the CPU, or of an accelerator's events, which do not block the CPU."""
+    """A clock that reads the CPU's time or, on an accelerator, events, which do not block the CPU."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -185,7 +189,7 @@ class PassClock:
 
 
 class CapturedPass:
-    """A CUDA graph of `work` that a call replays. Raises `MeasureError` for work that cannot be captured."""
+    """A CUDA graph of `work`, which is replayed when called. Raises `MeasureError` if it cannot be captured."""
 
     def __init__(self, work: Callable[[], object], device: torch.device) -> None:
         with torch.cuda.device(device):

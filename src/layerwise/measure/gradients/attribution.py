@@ -20,7 +20,7 @@ TOLERANCE = 0.01
 _BATCH = 32
 
 Spans = tuple[tuple[int, int], ...]
-"""The start and end characters of words."""
+"""The start and the end of each word, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,10 @@ class MarkedText:
 
 @dataclass(frozen=True, slots=True)
 class FeatureShares:
-    """Share of attribution on the words of each feature by text; the null is the words' share of the tokens.
+    """For each text, the fraction of its attribution that is on the words of each feature.
 
-    `gap` is the largest completeness error relative to sum |a_i|.
+    The baseline is the fraction of tokens in these words (`linguistic_tokens`, `surface_tokens`). `gap` is the largest
+    completeness error relative to sum |a_i|.
     """
 
     linguistic: tuple[float, ...]
@@ -46,14 +47,14 @@ class FeatureShares:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attributions:
-    """Attributions (batch, seq), and the difference of the decision that they should sum to, (batch,)."""
+    """Token attributions (batch, seq), and the change of the decision that they should sum to, (batch,)."""
 
     tokens: Tensor
     difference: Tensor
 
     @property
     def gaps(self) -> Tensor:
-        """Completeness error relative to sum |a_i|, (batch,)."""
+        """The completeness error relative to sum |a_i|, (batch,)."""
         size = self.tokens.abs().sum(1)
         return (self.tokens.sum(1) - self.difference).abs() / size.clamp(min=torch.finfo(size.dtype).tiny)
 
@@ -61,11 +62,12 @@ class Attributions:
 def integrated_gradients(
     decision: Callable[[Tensor], Tensor], vectors: Tensor, baseline: Tensor, nodes: int = NODES
 ) -> Attributions:
-    """Attribute `decision`, a function of token vectors (batch, seq, hidden) to (batch,), relative to `baseline`.
+    """Attribute the difference of a function f between `vectors` x and `baseline` b to each token i.
 
         a_i = sum over hidden of (x_i - b_i) * integral from 0 to 1 of df/dx_i (b + t (x - b)) dt
 
-    The integral is computed with `nodes` Gauss-Legendre nodes.
+    `decision` is f, which maps (batch, seq, hidden) to (batch,). The integral is computed with `nodes` Gauss-Legendre
+    nodes.
 
     >>> linear = integrated_gradients(lambda x: 2 * x[:, :, 0].sum(1), torch.ones(1, 2, 1), torch.zeros(1, 2, 1))
     >>> linear.tokens.round(decimals=3).tolist(), linear.difference.tolist()
@@ -82,13 +84,13 @@ def integrated_gradients(
 
 
 def feature_shares(model: Any, tokenizer: Any, texts: Sequence[MarkedText], length: int) -> FeatureShares:
-    """Compute the attribution shares of f = logit(1) - logit(0), with texts truncated to `length` tokens.
+    """Compute how much of the attribution of f = logit(1) - logit(0) is on the words of each feature.
 
-    In the baseline all but special tokens are masked (or padding). The number of nodes doubles, up to `MAX_NODES`,
-    until the completeness error is at most `TOLERANCE`.
+    Texts are truncated to `length` tokens. In the baseline, all tokens except special ones are masked (or padding). The
+    number of nodes is doubled, up to `MAX_NODES`, until the completeness error is at most `TOLERANCE`.
 
     Raises:
-        MeasureError: If the model does not have two labels, or the tokenizer has no offsets.
+        MeasureError: If the model does not have two labels, or the tokenizer does not return the offsets of tokens.
     """
     if model.config.num_labels != 2:
         raise MeasureError(f"Attribution needs a model with 2 labels, got {model.config.num_labels}.")

@@ -42,14 +42,15 @@ SAVED_PER_STATE = 24
 """Approximate number of values that a layer saves for the backward pass, relative to its input."""
 
 Gate = tuple[int, Sublayer | None]
-"""A layer and its sublayer, or `None` for the full layer."""
+"""A layer and its sublayer (None for the full layer) whose update is multiplied by a factor alpha, the gate."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Backward:
-    """Results of one pass: states (batch, seq, hidden), summed NLL in nats (batch,), and gate gradients (batch,).
+    """Results of a backward pass: states (batch, seq, hidden), summed NLL in nats (batch,), and `gates` (batch,).
 
-    `states` are those before the first layer and after each; `gates` are derivatives of `nll` at alpha = 1.
+    `states` has the state before the first layer and after each layer. `gates` has the derivative of `nll` with respect
+    to each gate alpha, at alpha = 1.
     """
 
     states: tuple[Tensor, ...]
@@ -58,10 +59,10 @@ class Backward:
 
 
 def run_backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backward:
-    """Run `batch` forward and backward, within `differentiable(stack)`.
+    """Run `batch` forward and backward. Call this within `differentiable(stack)`.
 
-    Without `branches`, only whole layers, not their sublayers, get gate gradients. Raises `MeasureError` for non-finite
-    states.
+    If `branches` is None, gate gradients are computed only for full layers, not for sublayers. Raises `MeasureError` if
+    states are not finite.
     """
     with torch.no_grad():
         captured = stack.capture(**batch.inputs)
@@ -83,7 +84,7 @@ def run_backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Ba
 
 
 def compute_loss_gradient(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[Tensor, Tensor]:
-    """Return the summed NLL of every window, (batch,), and the gradient of their sum with respect to `state`."""
+    """Return the summed NLL of every window, (batch,), and the gradient of the total with respect to `state`."""
     inputs = {name: value.to(state.device) for name, value in batch.inputs.items()}
     targets = batch.targets.to(state.device)
     nlls, gradients = [], []
@@ -103,7 +104,7 @@ def compute_loss_gradient(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple
 
 @contextmanager
 def differentiable(stack: Stack) -> Iterator[None]:
-    """Require gradients of the blocks' weights only, within the context."""
+    """Within the context, require gradients only for the weights of layers."""
     refuse_on_disk(stack.model, "differentiate by the weights")
     refuse_quantized(stack.model, "differentiate by the weights")
     blocks = block_list(stack.model, stack.path)
@@ -163,16 +164,16 @@ def _row_chunks(stack: Stack, batch: AnyBatch) -> Iterator[slice]:
 
 
 def proxies(stack: Stack, data: EvalData, *, seed: int = 0) -> list[Score]:
-    """Compute all proxies of `stack` on `data`, with the null of a randomly initialized model if it has one.
+    """Compute all proxies of `stack` on `data`, and as a null those of a randomly initialized model, if possible.
 
-    Raises `MeasureError` for non-finite states.
+    Raises `MeasureError` if states are not finite.
     """
     branches = find_sublayers(stack, data)
     return [*compute_proxies(stack, data, branches, seed=seed), *_null_rows(stack, data, seed)]
 
 
 def find_sublayers(stack: Stack, data: EvalData) -> Branches | None:
-    """Find the sublayers of `stack` on the first window of `data`, or return `None` if layers cannot be split."""
+    """Find the sublayers of `stack` by running the first window of `data`; return None if layers cannot be split."""
     inputs = {name: value[:1].to(stack.device) for name, value in data.batches[0].inputs.items()}
     with evaluating(stack.model), torch.no_grad():
         captured = stack.capture(**inputs)
@@ -183,16 +184,16 @@ def find_sublayers(stack: Stack, data: EvalData) -> Branches | None:
 
 
 def compute_proxies(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int = 0) -> list[Score]:
-    """Compute the proxies of one pass over `data`, without a null. The `grad` of the parameters is not changed.
+    """Compute the proxies in one pass over `data`, without a null. The `grad` of the parameters is not changed.
 
-    With alpha the factor of the update that a layer (or sublayer) adds to the residual stream, and windows w:
+    alpha is a factor on the update that a layer or sublayer adds to the residual stream, and L_w the loss of window w:
 
         gate_gradient = -dL/dalpha at alpha = 1        exact if L is linear in alpha; about 0 for a converged model
         gate_sensitivity = sum over windows w of |dL_w/dalpha| / scored tokens
 
     (Michel et al. 2019, arXiv 1905.10650, equation 2, for heads; squared in Molchanov et al. 2019, arXiv 1906.10771.)
-    The sensitivity only ranks the layers of one model, because gradients cancel more in longer windows. The gradient
-    has bootstrap intervals, p-values by sign flips and a null band, the sensitivity Student's intervals.
+    The sensitivity can only rank the layers of one model, because gradients cancel more in longer windows. The gradient
+    has bootstrap intervals, sign-flip p-values and a null band. The sensitivity has Student's intervals.
     """
     influence, gradients, sizes = BlockInfluence(stack.depth), WindowSums(), WindowSums()
     gates: list[Gate] = []
