@@ -110,7 +110,7 @@ def test_too_little_text_is_rejected_with_a_fix() -> None:
         MeasureError, match=r"at least 8 .* got 2 windows with 300 .* at least 4,096 tokens .*--max-length 37"
     ):
         refuse_too_little(reading([200, 100]))
-    with pytest.raises(MeasureError, match=r"got 1 window of 1 .*a larger --tokens\)\.$"):
+    with pytest.raises(MeasureError, match=r"got 1 window with 1 .*a larger --tokens\)\.$"):
         refuse_too_little(reading([1]))
 
 

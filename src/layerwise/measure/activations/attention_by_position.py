@@ -1,4 +1,4 @@
-"""Entropy and distance of attention, and its share on the first token, by layer and position in the order."""
+"""Entropy, distance and first-token fraction of attention, for each layer at each position in the order."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from layerwise.stack.inputs import evaluating
 EXAMPLES = 64
 BATCHES = 8
 TINY = 1e-30
-"""Added inside logarithms, so that zero attention adds nothing to an entropy."""
+"""Added inside logarithms, so that zero attention contributes nothing to an entropy."""
 
 Sums = dict[tuple[str, str | None], tuple[float, float]]
-"""By metric and null, the sum over queries and its divisor."""
+"""For each metric and null, a sum over queries and its divisor."""
 
 
 def attention_by_position(
     stack: Stack, variant: str, examples: Any, collate: Collate, *, seed: int = 0
 ) -> tuple[list[Score], list[Note]]:
-    """Measure the attention of every layer at every position, over rotations of random orders.
+    """Measure the attention of every layer at every position, in rotations of random orders.
 
-    With a_qk the attention from query q to key k, averaged over heads, tokens and examples, compared with uniform
-    attention over the visible keys:
+    a_qk is the attention from query q to key k. The metrics are averaged over heads, tokens and examples, and compared
+    with uniform attention over the visible keys:
 
         entropy     sum_q -sum_k a_qk log a_qk, relative to uniform attention (1 is uniform, 0 is a single key)
         first       attention of all other queries to the first token, which is the class token of a ViT
         distance    mean distance to the attended key, in patches without the class token (Dosovitskiy et al. 2021,
                     figure 7) or in tokens
 
-    A model that does not return attention has no rows, only a note.
+    If the model does not return attention, there are no rows but a note.
     """
     totals: dict[tuple[int, int, tuple[str, str | None]], list[tuple[float, float]]] = defaultdict(list)
     with evaluating(stack.model), torch.inference_mode(), eager_attention(stack.model):
@@ -64,7 +64,7 @@ def attention_by_position(
 
 
 def attention_sums(weights: Tensor, inputs: Mapping[str, Tensor]) -> Sums:
-    """Return each metric of one layer's attention (batch, heads, query, key) as a sum over queries and its divisor."""
+    """Return each metric of a layer's attention, (batch, heads, query, key), as a sum over queries and its divisor."""
     mean = widen(weights)
     counted = token_mask(inputs, mean[:, 0])
     visible = (mean > 0).any(dim=1) & counted[:, None, :]
@@ -94,7 +94,7 @@ def attention_sums(weights: Tensor, inputs: Mapping[str, Tensor]) -> Sums:
 
 
 def token_distances(tokens: int, *, is_image: bool) -> Tensor | None:
-    """Return the distances between all patches of a square image or all tokens, or `None` if the image is not square.
+    """Return the distances between all tokens or all patches of a square image, or None if it is not square.
 
     >>> token_distances(5, is_image=True)[0].round(decimals=2).tolist()
     [0.0, 1.0, 1.0, 1.41]
@@ -116,7 +116,7 @@ def _masked_sum(values: Tensor, counted: Tensor) -> float:
 def run_with_attention(
     stack: Stack, inputs: Mapping[str, Tensor], under: AbstractContextManager[Any]
 ) -> Sequence[Tensor]:
-    """Return the attention of every layer, (batch, heads, query, key) each, or nothing if the model returns less."""
+    """Return the attention of every layer, (batch, heads, query, key) each, or () if the model does not return it."""
     try:
         with under:
             output = stack.model(**inputs, output_attentions=True)

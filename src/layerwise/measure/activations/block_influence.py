@@ -17,7 +17,7 @@ from layerwise.results.vocabulary import PROXIES
 
 
 def block_influence_sums(states: Sequence[Tensor], counted: Tensor) -> Tensor:
-    """Sum 1 - cos(x_l, x_{l+1}) over the counted tokens of each window: (layers, batch)."""
+    """Sum 1 - cos(x_l, x_{l+1}) over the counted tokens of each window, giving shape (layers, batch)."""
     sums = []
     before = widen(states[0].flatten(2))
     for state in states[1:]:
@@ -30,9 +30,9 @@ def block_influence_sums(states: Sequence[Tensor], counted: Tensor) -> Tensor:
 
 
 def angular_distances(states: Sequence[Tensor], counted: Tensor) -> Tensor:
-    """Compute angle / pi between all pairs of states at each window's last counted token: (states, states, batch).
+    """Compute angle / pi between all pairs of states at each window's last counted token, (states, states, batch).
 
-    Uses 2 arcsin(|u - v| / 2) for unit vectors u and v, which is accurate for small angles.
+    The angle between unit vectors u and v is 2 arcsin(|u - v| / 2), which is accurate for small angles.
     """
     positions = torch.arange(counted.shape[1], device=counted.device)
     last = torch.where(counted, positions, -1).amax(dim=1)
@@ -44,9 +44,9 @@ def angular_distances(states: Sequence[Tensor], counted: Tensor) -> Tensor:
 
 
 class BlockInfluence:
-    """Accumulated Block Influence and angular distances of all layers.
+    """Accumulate Block Influence and angular distances over batches, with x_l the state before layer l.
 
-    block_influence     layer l       1 - mean over tokens of cos(x_l, x_{l+1}), x_l the state before layer l
+    block_influence     layer l       1 - mean over tokens of cos(x_l, x_{l+1})
     angular_distance    pair (l, n)   mean over windows of arccos(cos(x_l, x_{l+n})) / pi at the last token
     """
 
@@ -57,7 +57,7 @@ class BlockInfluence:
         self._distances = WindowSums()
 
     def add(self, states: Sequence[Tensor], counted: Tensor, windows: Sequence[Window]) -> None:
-        """Add a batch: `states` (batch, seq, ...) before the first layer and after each, `counted` (batch, seq)."""
+        """Add a batch of `states` (batch, seq, ...): before the first layer, and after each layer."""
         self._influences.add(block_influence_sums(states, counted), counted.sum(dim=1), windows)
         distances = angular_distances(states, counted)
         pairs = torch.stack([distances[start, start + width] for start, width in self._pairs])

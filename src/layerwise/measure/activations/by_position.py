@@ -1,6 +1,6 @@
-"""Measures of layers at every position in the order, over the rotations of random orders.
+"""Measures of layers at every position in the order, in rotations of random orders.
 
-Over the `depth` rotations of an order, each layer runs at each position once.
+In the `depth` rotations of an order, each layer runs once at each position.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def draw_rotations(depth: int, seed: str) -> tuple[Plan, ...]:
 def branch_norms(
     stack: Stack, variant: str, examples: Any, collate: Collate, *, seed: int = 0
 ) -> tuple[list[Score], list[Note]]:
-    """Measure the updates of every layer at every position: rows of measure `branches`.
+    """Measure the update of every layer at every position, and return rows of measure `branches`.
 
-    `norm` is the mean Euclidean norm over tokens of a sublayer's update, `share` the norm of the layer's update
-    relative to its input. A model whose layers cannot be split has only `share`, and a note.
+    `norm` is the Euclidean norm of a sublayer's update, averaged over tokens. `share` is the norm of the layer's update
+    divided by that of its input. If layers cannot be split into sublayers, there is only `share`, and a note.
     """
     (inputs,) = sample_batches(stack, examples, collate, EXAMPLES, seed, parts=1)
     has_branches, notes = True, []
@@ -86,7 +86,7 @@ def branch_norms(
 
 
 def update_share(before: Tensor, after: Tensor, counted: Tensor) -> float:
-    """Return the norm of a layer's update relative to its input, (batch, seq, hidden), averaged over tokens."""
+    """Return the norm of a layer's update divided by that of its input, averaged over tokens."""
     size = _norms(before, counted)
     return float((_norms(subtract(after, before), counted) / size.clamp_min(torch.finfo(size.dtype).tiny)).mean())
 
@@ -97,7 +97,7 @@ def subtract(after: Tensor, before: Tensor) -> Tensor:
 
 
 def pool_tokens(state: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
-    """Return the first token's state of images, or the mean over tokens of text: (batch, hidden)."""
+    """Return the state of the first token for images, or the mean over tokens for text, (batch, hidden)."""
     return state[:, 0] if "pixel_values" in inputs else token_mean(state, token_mask(inputs, state))
 
 
@@ -114,7 +114,7 @@ def iterate_batches(stack: Stack, examples: Any, collate: Collate, size: int) ->
 
 
 def layer_outputs(stack: Stack, plans: Sequence[Plan], inputs: Mapping[str, Tensor]) -> list[dict[int, Tensor]]:
-    """Return the output of every layer under each plan, pooled over tokens (`pool_tokens`): (batch, hidden) each."""
+    """Return the output of every layer under each plan, pooled by `pool_tokens`, (batch, hidden) each."""
     with evaluating(stack.model), torch.inference_mode():
         captured = stack.capture(**inputs)
         return [
@@ -131,26 +131,26 @@ def _norms(state: Tensor, counted: Tensor) -> Tensor:
 
 
 MAX_FITTED = 512
-"""Maximum number of examples to fit the probe on, each with every layer at every position."""
+"""Maximum number of examples to fit the probes on; each example runs with every layer at every position."""
 
 PENALTY = 0.001
 
 STREAM = "position"
-"""Name of the random stream of orders under which positions are predicted."""
+"""Name of the random stream that draws the orders in which positions are predicted."""
 
 
 def probe_positions(
     stack: Stack, fitted_on: Any, judged_on: Any, collate: Collate, batch_size: Callable[[int], int], seed: int
 ) -> dict[int, Numbers]:
-    """Fit a linear probe that predicts a layer's position in the order from its output.
+    """Fit a linear probe to each layer that predicts its position in the order from its output.
 
-    For each layer, ridge regression of the one-hot position on the normalized output, as in the head of
-    LayerShuffle-predict (`layerwise.train.position`), evaluated on held-out examples under other random orders:
+    The probe is a ridge regression of the one-hot position on the normalized output, as in the head of
+    LayerShuffle-predict (`layerwise.train.position`). It is evaluated on held-out examples in other random orders:
 
         predicted position = argmax W_l norm(z)        z the first token of an image, the mean over tokens of a text
 
     Returns:
-        The number of correct and of all predictions in each batch, (2, batches), by position.
+        For each position, the numbers of correct and of all predictions in each batch, (2, batches).
     """
     fits = _fit_probes(stack, Subset(fitted_on, sample(fitted_on, MAX_FITTED, seed)), collate, batch_size, seed)
     draws = SeededSampler(Shuffle(), stack.depth, seed, stream=STREAM)
@@ -189,15 +189,15 @@ def _normalized_outputs(
 
 
 MAX_EXAMPLES = 512
-"""Maximum number of examples, each of which runs under depth * (depth + 1) plans."""
+"""Maximum number of examples; each example runs under depth * (depth + 1) plans."""
 
 UNITS = MIN_UNITS
-"""Number of batches: the minimum for an interval, because each runs under many plans."""
+"""Number of batches. It is the minimum for an interval, because each batch runs under many plans."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PositionTables:
-    """`added` and `importance`, both of shape (batches, layers, positions)."""
+    """The results of `importance_by_position`, both of shape (batches, layers, positions)."""
 
     added: Numbers
     importance: Numbers
@@ -208,12 +208,11 @@ def importance_by_position(
 ) -> PositionTables:
     """Measure the update and the importance of each layer at each position.
 
-        added[l, p]    norm of the update of layer l at position p relative to its input: mean over tokens, examples,
-                       and orders
-        importance[l, p]    loss without layer l minus loss with it, in nats, at position p
+        added[l, p]         norm of the update of layer l at position p, divided by that of its input, mean over tokens
+        importance[l, p]    loss increase when layer l at position p is skipped, in nats
 
-    Each batch runs under all rotations of a random order, first with all layers, then with each layer skipped in turn.
-    The orders depend only on the seed and the batch.
+    Each batch runs in all rotations of a random order, first with all layers, then with each layer skipped in turn. The
+    order depends only on the seed and the batch.
     """
     subset = Subset(examples, _deal(sample(examples, min(MAX_EXAMPLES, len(examples)), seed), UNITS))
     size = max(1, len(subset) // UNITS)

@@ -1,4 +1,4 @@
-"""UMAP layout of the outputs of all layers at all positions (Freiberger et al. 2024, section 4.3)."""
+"""UMAP layout of the outputs of all layers at all positions in the order (Freiberger et al. 2024, section 4.3)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from layerwise.results.vocabulary import CHANCE, OUTPUT_LAYOUT
 from layerwise.stack import Stack
 
 BATCHES = 16
-"""Minimum number of random orders before a layer at each position."""
+"""Number of batches, each of which runs in the rotations of another random order."""
 
 UMAP_BYTES = 400 * 2**20
-"""Memory of umap-learn and its compiler: 273 MiB to import it, 150 MiB for 3,000 outputs."""
+"""Memory that umap-learn and its compiler need: 273 MiB to import it, 150 MiB for 3,000 outputs."""
 
 NEIGHBORS = 15
-"""Number of neighbors of UMAP, its default."""
+"""UMAP's default number of neighbors."""
 
 MAX_POINTS = 3_000
-"""Maximum number of points per variant to store for the plot; all are laid out."""
+"""Maximum number of points per variant that are stored for the plot. The layout is computed from all points."""
 
 QUERIES = 600
 """Number of outputs whose nearest neighbors are counted."""
@@ -43,7 +43,7 @@ class EmbeddingOptions:
     layers: tuple[int, ...] = ()
 
     def select_layers(self, depth: int) -> tuple[int, ...]:
-        """Return the layers in ascending order; raise `MeasureError` for one beyond `depth`."""
+        """Return the layers in ascending order (default: all); raise `MeasureError` if the model lacks one of them."""
         beyond = [layer for layer in self.layers if not 0 <= layer < depth]
         if beyond:
             raise MeasureError(f"Layers must be between 0 and {depth - 1}, got {beyond[0]}.")
@@ -59,12 +59,15 @@ def embedding(
     *,
     seed: int = 0,
 ) -> tuple[list[Score], list[Note]]:
-    """Map the outputs of layers to two dimensions with UMAP (McInnes et al. 2018), and count shared nearest neighbors.
+    """Map the outputs of layers to two dimensions with UMAP (McInnes et al. 2018), and return rows of `embedding`.
 
-    Rows of measure `embedding`: `x` and `y` of a layer at a position for an image (`example`); `images`, `layers` and
-    `points`; and in the original space the share of the nearest outputs of other images at the same position
-    (`same_position`, by chance 1 / positions) and of the same layer (`same_layer`, by chance 1 / layers). Without
-    umap-learn, or with too few outputs, there is only a note.
+        x, y             coordinates of the output of a layer at a position for an image (`example`)
+        images, layers, points    their numbers
+        same_position    fraction of an output's nearest neighbors from other images, in the original space, that are at
+                         the same position (by chance 1 / positions)
+        same_layer       fraction of these neighbors that are from the same layer (by chance 1 / layers)
+
+    If umap-learn is not installed or there are too few outputs, there is only a note.
     """
     options = options or EmbeddingOptions()
     layers, images = options.select_layers(stack.depth), min(options.images, len(examples))
@@ -74,7 +77,7 @@ def embedding(
 
     points = images * stack.depth * len(layers)
     if points <= NEIGHBORS:
-        few = f"{images} examples at {stack.depth} positions are too few: UMAP needs {NEIGHBORS} neighbors each"
+        few = f"{images} examples at {stack.depth} positions are too few, because UMAP needs {NEIGHBORS} neighbors each"
         return [], [Note(OUTPUT_LAYOUT, f"{variant}: {few}.")]
     states = outputs_by_position(stack, layers, examples, collate, count=images, seed=seed)
     # Initialize from the principal components: the spectrum of so large a graph takes too long.
@@ -106,10 +109,7 @@ def is_umap_installed() -> bool:
 def outputs_by_position(
     stack: Stack, layers: Sequence[int], examples: Any, collate: Collate, *, count: int, seed: int = 0
 ) -> NDArray[np.float32]:
-    """Return the pooled outputs of `layers` at every position in the order, as (layers, positions, count, hidden).
-
-    The `count` examples are from all classes.
-    """
+    """Return the pooled outputs of `layers` at every position, as (layers, positions, count, hidden)."""
     parts: list[Tensor] = []
     for number, inputs in enumerate(sample_batches(stack, examples, collate, count, seed, parts=BATCHES)):
         outputs: dict[tuple[int, int], Tensor] = {}

@@ -1,4 +1,4 @@
-"""Hidden states of padded batches: token masks, means over tokens, parts of a batch."""
+"""Padded batches: token masks, means over tokens, and parts of a batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from layerwise.stack import Stack
 
 
 def pad_ids(rows: Sequence[Sequence[int]], device: torch.device) -> dict[str, Tensor]:
-    """Pad token ids to the `input_ids` and `attention_mask` of one batch, (batch, seq) each.
+    """Pad token ids to one batch, and return its `input_ids` and `attention_mask`, (batch, seq) each.
 
     >>> pad_ids([[5], [6, 7]], torch.device("cpu"))["input_ids"].tolist()
     [[5, 0], [6, 7]]
@@ -30,7 +30,7 @@ def pad_ids(rows: Sequence[Sequence[int]], device: torch.device) -> dict[str, Te
 
 
 def token_mask(inputs: Mapping[str, Any], state: Tensor) -> Tensor:
-    """Return the attention mask as booleans for `state` (batch, seq, ...): (batch, seq), all true without a mask."""
+    """Return the attention mask of `state` (batch, seq, ...) as booleans (batch, seq), all true if there is no mask."""
     mask = inputs.get("attention_mask")
     if mask is None or mask.shape != state.shape[:2]:
         return torch.ones(state.shape[:2], dtype=torch.bool, device=state.device)
@@ -44,7 +44,7 @@ def run_states(stack: Stack, plan: Plan, batch: AnyBatch) -> tuple[list[Tensor],
 
 
 def token_mean(state: Tensor, counted: Tensor) -> Tensor:
-    """Average `state` (batch, seq, ...) over counted tokens in at least float32: (batch, ...) in its dtype.
+    """Average `state` (batch, seq, ...) over counted tokens, with sums in float32 or wider; keep its dtype.
 
     >>> state, counted = torch.tensor([[[1.0], [3.0], [99.0]]]), torch.tensor([[True, True, False]])
     >>> token_mean(state, counted).tolist()
@@ -73,7 +73,7 @@ def split_windows(batch: AnyBatch, count: int) -> Iterator[AnyBatch]:
 def check_finite(
     states: Sequence[Tensor], counted: Tensor, documents: Sequence[str], first: int = 0, under: str = ""
 ) -> None:
-    """Raise `MeasureError` if a state is not finite at a counted token, (batch, seq)."""
+    """Raise `MeasureError` if a state is not finite at a token where `counted` (batch, seq) is true."""
     for number, state in enumerate(states, start=first):
         finite = state.detach().reshape(*state.shape[:2], -1).isfinite().all(dim=2) | ~counted
         if not finite.all():

@@ -34,7 +34,7 @@ RESAMPLES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PlanStates:
-    """Sums over tokens by unit: `cosine` (units, states, states), `variance` (units, states), `tokens` (units,)."""
+    """Sums over the tokens of each unit: `cosine` (units, states, states), `variance` (units, states), and `tokens`."""
 
     cosine: Numbers
     variance: Numbers
@@ -50,9 +50,9 @@ class PlanStates:
 
 
 def plan_states(stack: Stack, plan: Plan, batches: Iterable[AnyBatch]) -> PlanStates:
-    """Accumulate the similarity of the states after every stage of `plan` (a group is one stage).
+    """Accumulate the similarity of the states after every stage of `plan`, where a parallel group is one stage.
 
-    Attention sinks are excluded (appendix A.4). Raises `MeasureError` for non-finite states, and if no tokens remain.
+    Attention sinks are excluded (appendix A.4). Raises `MeasureError` if states are not finite or no tokens remain.
     """
     stages = _stage_ends(plan)
     sums = WindowSums()
@@ -77,7 +77,7 @@ def plan_states(stack: Stack, plan: Plan, batches: Iterable[AnyBatch]) -> PlanSt
 def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
     """Yield rows of measure `plan_states`: the mean cosine of every pair of states, and the variance of every state.
 
-    State 1 follows the first stage of the plan. Student's intervals are over units, at least 8.
+    State 1 is the state after the first stage of the plan. Student's intervals need at least 8 units.
     """
     count = states.cosine.shape[1]
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
@@ -94,10 +94,10 @@ def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
 
 
 def zone_rows(states: PlanStates, plan: Plan, *, seed: Seed = 0) -> list[Score]:
-    """Return rows of measure `zones`: number of zones, p of one or two more zones, borders and their contrasts.
+    """Return rows of measure `zones`: the number of zones, the p-value of more zones, and borders with contrasts.
 
-    A border is the first state of a zone, counted from 1. Its contrast is the cosine within the two zones minus that
-    across them, at equal distance between states.
+    A border is the first state of a zone, counted from 1. Its contrast is the mean cosine within the two adjacent zones
+    minus that between them, over pairs of states that are equally far apart.
     """
     zones = find_zones(states.mean_cosine, seed=seed)
     if zones.states < MIN_STATES:
@@ -135,31 +135,31 @@ def _stage_ends(plan: Plan) -> list[int]:
 LEVEL = 0.01
 
 WALKS = 1_000
-"""Number of random walks of the null."""
+"""Number of random walks in the null."""
 
 MIN_SPREAD = 0.1
-"""Minimum spread of log steps: steps that differ by a tenth are not borders."""
+"""Minimum spread of log steps, so that steps that differ by a tenth are not borders."""
 
 MARGIN = 0.02
 """Minimum contrast of a border, as a difference of cosines."""
 
 MAX_ZONES = 8
 MIN_STATES = 10
-"""Minimum number of states to estimate how much steps differ by chance."""
+"""Minimum number of states. With fewer, the random variation of steps cannot be estimated."""
 
 ROUNDS = 12
 
 MIN_COSINE = 0.02
-"""Smaller cosines are clipped to this value."""
+"""Cosines below this value are clipped to it."""
 
 _TINY = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Zones:
-    """A partition of the states 0..n-1: `borders` are the first states of the zones after the first.
+    """A partition of the states 0..n-1 into zones; `borders` are the first states of all zones but the first.
 
-    `p` is the corrected p-value of one or two more zones, `None` if no more fit.
+    `p` is the corrected p-value of one or two more zones, or None if no more zones fit.
     """
 
     states: int
@@ -178,11 +178,11 @@ class Zones:
 
 
 def find_zones(cosine: Numbers, *, seed: Seed = 0, walks: int = WALKS) -> Zones:
-    """Find zones of similar hidden states from their mean cosines (states, states); one zone below 10 states.
+    """Find zones of similar hidden states from their mean cosines (states, states).
 
-    Let A = -log cos of two states, which is additive along a random walk. The expected size of a step is a parabola in
-    log depth, fitted by least absolute deviations. A zone is added if G grows more than in the random-walk null and its
-    border has a contrast of at least `MARGIN`:
+    A = -log cos of two states is additive along a random walk. The expected size of a step is a parabola in log depth,
+    fitted by least absolute deviations. Zones are added while G grows more than in the random-walk null and all borders
+    have a contrast of at least `MARGIN`. Fewer than 10 states are a single zone.
 
         Z(i, j) = log A(i, j) - log(sum of the expected steps from i to j) - median of the same at equal distance
         G(k) = max over partitions into k zones of the sum of Z(i, j) over the pairs i < j in different zones
@@ -223,7 +223,7 @@ def border_contrasts(cosine: Numbers, borders: Sequence[int]) -> tuple[float, ..
 
 
 def contrast_weights(states: int, borders: Sequence[int]) -> list[Numbers]:
-    """Return the weights of the pairs of states, (states, states), that give the contrast of each border."""
+    """Return, for each border, the weights of pairs of states, (states, states), that give its contrast."""
     edges = (0, *borders, states)
     return [_weights(states, *edges[at : at + 3]) for at in range(len(borders))]
 
@@ -248,7 +248,7 @@ def _weights(states: int, first: int, border: int, stop: int) -> Numbers:
 
 
 def best_borders(excess: Numbers, count: int) -> tuple[int, ...] | None:
-    """Return the borders of the partition into `count` zones that separates the most `excess`, (states, states)."""
+    """Return the borders of the `count` zones with the most `excess` (states, states) between them, or None."""
     table = _segments(excess[None])
     if not np.isfinite(_partition_costs(table, count)[0][0]):
         return None
@@ -266,10 +266,10 @@ def _best_partitions(table: Numbers, count: int) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, slots=True)
 class _ZoneDistances:
-    """Log distances without their trend, for many matrices: `excess` is Z of `find_zones`, (many, states, states).
+    """Log distances minus their trend for many matrices; `excess` (many, states, states) is Z of `find_zones`.
 
-    `table` (many, states, states + 1) is the excess within runs of states, see `_segments`; `trend` (many, steps) are
-    the expected log steps, `residual` (many, steps) the measured ones minus the expected ones.
+    `table` (many, states, states + 1) has the excess within each run of states. `trend` (many, steps) has the expected
+    log steps, and `residual` (many, steps) the measured minus the expected ones.
     """
 
     excess: Numbers
@@ -307,7 +307,7 @@ def _log_distances(cosine: Numbers) -> Numbers:
 
 
 def _trend(steps: Numbers) -> Numbers:
-    """Fit log steps (many, steps) by a parabola in log depth (least absolute deviations by iterative reweighting)."""
+    """Fit log steps (many, steps) by a parabola in log depth: least absolute deviations, iteratively reweighted."""
     depth = np.log(np.arange(steps.shape[1]) + 1.5)
     basis = np.stack([depth**power for power in range(3)], axis=1)
     basis = np.linalg.qr(basis)[0]

@@ -27,12 +27,12 @@ from layerwise.stack.weights import make_random_init
 FOLDS = 5
 BATCH = 64
 PENALTY = 0.1
-"""Share of the mean eigenvalue of standardized states, which is the number of units."""
+"""Ridge penalty divided by the mean eigenvalue of standardized states, which is the number of probed units."""
 
 Labels = NDArray[np.bool_]
 Groups = NDArray[np.intp]
 States = Sequence[Sequence[Tensor]]
-"""The hidden states of each sentence, (tokens, hidden) each."""
+"""For each sentence, its hidden states before the first layer and after each layer, (tokens, hidden) each."""
 
 SIDES = {"linguistic": 1.0, "surface": -1.0}
 
@@ -55,14 +55,14 @@ def _share_interval(share: float, error: float, groups: int) -> tuple[float, flo
 def probing(
     stack: Stack, text: ProbedText, *, seed: int = 0, progress: Callable[[float], None] | None = None
 ) -> list[Score]:
-    """Cross-validate linear probes on every hidden state.
+    """Cross-validate linear probes of surface and linguistic features on every hidden state.
 
-    Ridge regression on standardized states (a word's last token, or a sentence's mean) in five folds over groups (the
-    forms of a word, or a sentence).
+    The probes are ridge regressions on standardized states: the state of a word's last token, or the mean over a
+    sentence. They are evaluated in five folds over groups, which are the forms of a word or a sentence.
 
-        accuracy          Wilson's interval, with the error over groups; nulls: labels `shuffled` by groups (Hewitt and
-                          Liang 2019) and the states of a randomly initialized model
-        accuracy_above    accuracy minus that of the randomly initialized model, unit by unit
+        accuracy          with Wilson's interval over groups; the nulls are labels `shuffled` by group (Hewitt and Liang
+                          2019) and a randomly initialized model
+        accuracy_above    accuracy minus that of the randomly initialized model, paired
         difference        mean `accuracy_above` of linguistic features minus that of surface features
 
     Raises:
@@ -132,7 +132,7 @@ def _read_units(states: States, ends: Sequence[Sequence[int]], layer: int, featu
 
 
 def _last_tokens(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the last token of each word of a text whose words are separated by one space.
+    """Return the index of the last token of each word in a text whose words are separated by one space.
 
     >>> _last_tokens(["a", "file"], [(0, 1), (1, 4), (4, 6), (6, 7)])
     [0, 2]

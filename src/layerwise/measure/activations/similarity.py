@@ -26,7 +26,7 @@ from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 
 SINK_FACTOR = 10.0
-"""Norm of a sink relative to the median norm (massive activations: arXiv 2402.17762, section 2)."""
+"""A sink's norm exceeds the median norm by this factor (massive activations: arXiv 2402.17762, section 2)."""
 
 MINIBATCH = 256
 """Number of tokens per CKA minibatch."""
@@ -35,7 +35,7 @@ MINIBATCH = 256
 def similarity_sums(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) -> SimilaritySums:
     """Accumulate the similarity of all pairs of hidden states over the tokens of `batches`.
 
-    `seed` draws the minibatches of CKA. Raises `MeasureError` for non-finite states.
+    `seed` determines the minibatches of CKA. Raises `MeasureError` if states are not finite.
     """
     plan = Plan.identity(stack.depth)
     running = SimilaritySums(seed)
@@ -47,10 +47,10 @@ def similarity_sums(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) ->
 
 
 def find_sinks(states: Sequence[Tensor], counted: Tensor) -> Tensor:
-    """Find attention sinks: (batch, seq) booleans.
+    """Find attention sinks, as booleans (batch, seq).
 
-    A sink is the first counted token of its row, or has a norm above `SINK_FACTOR` times the median norm of the counted
-    tokens after any layer but the last, where many models rescale all states.
+    A sink is the first counted token of a row, or a token whose norm after some layer exceeds `SINK_FACTOR` times the
+    median norm of all counted tokens. The last layer does not count, because many models rescale all states there.
     """
     sinks = counted & (counted.cumsum(dim=1) == 1)
     for state in states[1:-1]:
@@ -60,10 +60,10 @@ def find_sinks(states: Sequence[Tensor], counted: Tensor) -> Tensor:
 
 
 class SimilaritySums:
-    """Accumulated similarities of all pairs of hidden states; no state is kept.
+    """Accumulate the similarities of all pairs of hidden states without keeping the states.
 
-    Metrics of states i and j (0 is before the first layer), with Student's intervals over documents (windows if there
-    are fewer than 8); `..._no_sink` excludes tokens with massive activations (arXiv 2402.17762):
+    Metrics of states i and j (0 is before the first layer) have Student's intervals over documents, or windows if there
+    are fewer than 8 documents. Metrics that end in `_no_sink` exclude attention sinks (`find_sinks`):
 
         cosine, angular    mean over tokens of cos(x_i, x_j), and of arccos(cos(x_i, x_j)) / pi (arXiv 2403.17887)
         cosine_null        mean cosine between tokens of different documents
@@ -77,7 +77,7 @@ class SimilaritySums:
         self._no_sink = _Tokens()
 
     def add(self, states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) -> None:
-        """Add one batch: a (batch, seq, ...) tensor per hidden state; `counted`, (batch, seq), is false for padding."""
+        """Add a batch: a tensor (batch, seq, ...) per hidden state; `counted` (batch, seq) is false for padding."""
         _check_shapes(states, counted, documents)
         for tokens, mask in ((self._every, counted), (self._no_sink, counted & ~find_sinks(states, counted))):
             tokens.add(states, mask, documents)
@@ -94,9 +94,9 @@ class SimilaritySums:
 
 
 class _Sums(NamedTuple):
-    """Sums over the tokens of a window or document, (states, states); `flattened` sums over its `windows`.
+    """Sums over the tokens of a window or document, (states, states) each; `flattened` is a sum over windows.
 
-    `direction` is the sum of the tokens' unit vectors, (states, hidden).
+    `direction` is the sum of the unit vectors of tokens, (states, hidden).
     """
 
     cosine: Tensor
@@ -150,9 +150,9 @@ class _Tokens:
                 self.minibatches += 1
 
     def by_document(self) -> DocumentCosines | None:
-        """Return the cosines by document, or `None` for fewer than two documents.
+        """Return the cosines of each document, or None for fewer than two documents.
 
-        The sum of `elsewhere` over documents, and its spread, are those of the null.
+        The sum of `elsewhere` over documents, and its variance, equal those of the null cosine.
         """
         documents = list(self._documents.values())
         if len(documents) < 2:
@@ -213,9 +213,9 @@ class _Tokens:
 
 
 def _null_cosine(documents: Sequence[_Sums]) -> Tensor:
-    """Average the cosine over all pairs of tokens of different documents, (states, states); NaN without any.
+    """Average the cosine over all pairs of tokens from different documents, (states, states); NaN for one document.
 
-    sum_{d != e} s_d . s_e = (sum_d s_d) . (sum_e s_e) - sum_d s_d . s_d        s_d the sum of unit vectors
+    sum_{d != e} s_d . s_e = (sum_d s_d) . (sum_e s_e) - sum_d s_d . s_d        s_d: sum of unit vectors in document d
     """
     total = torch.zeros_like(documents[0].direction)
     within = torch.zeros_like(documents[0].cosine)
@@ -247,7 +247,7 @@ def _check_shapes(states: Sequence[Tensor], counted: Tensor, documents: Sequence
 
 
 MIN_TOKENS = 4
-"""Minimum number of tokens of the unbiased estimate, which divides by n - 3."""
+"""Minimum number of tokens for the unbiased estimate, which divides by n - 3."""
 
 
 def unbiased_hsic(features: Tensor) -> Tensor:
@@ -256,8 +256,9 @@ def unbiased_hsic(features: Tensor) -> Tensor:
         CKA(X, Y) = HSIC(K, L) / sqrt(HSIC(K, K) HSIC(L, L))    K = X X^T, L = Y Y^T  (Kornblith et al. 2019, section 3)
         HSIC_1(K, L) = (tr(K' L') + 1^T K' 1 1^T L' 1 / ((n-1)(n-2)) - 2 / (n-2) 1^T K' L' 1) / (n (n-3))
 
-    K' is K with a zero diagonal: the unbiased estimate of Song et al. (2012), averaged over minibatches before dividing
-    (Nguyen et al. 2021, arXiv 2010.15327, section 2.1). Raises `MeasureError` for fewer than 4 tokens.
+    K' is K with a zero diagonal. HSIC_1 is the unbiased estimate of Song et al. (2012). For CKA it is averaged over
+    minibatches before dividing (Nguyen et al. 2021, arXiv 2010.15327, section 2.1). Raises `MeasureError` for fewer
+    than 4 tokens.
     """
     layers, n, _ = features.shape
     if n < MIN_TOKENS:
@@ -281,14 +282,14 @@ def cka_from_hsic(hsic: Tensor) -> Tensor:
 
 CLAIM = "same_space"
 MIN_LAYERS = 8
-"""Minimum depth: an eighth of a shallower model is less than one layer."""
+"""Minimum depth. An eighth of a shallower model is less than one layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentCosines:
-    """Sums of cosines by document, (documents, states, states).
+    """Sums of cosines between states for each document, (documents, states, states).
 
-    They are between the states of one token; in `elsewhere`, between tokens of different documents.
+    In `cosine` both states are of the same token. In `elsewhere` they are of tokens from different documents.
     """
 
     cosine: Numbers
@@ -299,11 +300,11 @@ class DocumentCosines:
 def same_space(
     every: DocumentCosines, no_sink: DocumentCosines, *, seed: Seed = 0, resamples: int = 2_000
 ) -> list[Score]:
-    """Compare the similarity among middle states with that to the first and last states (Painters, figure 3).
+    """Compare the similarity among middle states with their similarity to the first and last states (figure 3).
 
-    The first and last states are those of an eighth of the depth at each end. Only pairs of states that are the same
-    number of layers apart are compared, without sinks. There are no rows below 8 layers.
-    `published` is the mean cosine within the middle minus that to the ends.
+    The first and last states are an eighth of the depth at each end. `published` is the mean cosine within the middle
+    minus that to the ends. The other metrics exclude sinks, and compare only pairs of states that are equally far
+    apart. There are no rows for fewer than 8 layers.
 
         beginning, ending = mean_d ( mean_{middle, middle} e(i, i+d)  -  mean_{end, middle} e(i, i+d) )
         e(i, j) = cos of states i and j of one token, minus that of tokens of different documents
@@ -326,7 +327,7 @@ def _row(metric: str, tokens: Numbers, numerators: Numbers, seed: Seed, resample
 
 
 def middle_states(depth: int) -> range:
-    """Return the hidden states of the middle, between 1 and `depth`.
+    """Return the middle hidden states: 1 to `depth` without an eighth of the depth at each end.
 
     >>> middle_states(32), middle_states(12)
     (range(5, 29), range(3, 11))

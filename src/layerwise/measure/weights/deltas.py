@@ -1,4 +1,4 @@
-"""Correlation of successive weight differences over depth; norms and effective ranks of layers."""
+"""Correlation of weight differences between successive layers; norms and effective ranks of layers."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from layerwise.stack import Stack
 
 LAGS = (1, 2, 3, 4, 5)
 INDEPENDENT_CORRELATION = -0.5
-"""The correlation of neighboring differences of independent layers."""
+"""The correlation of neighboring differences if the layers are independent."""
 
 MARGIN = 0.1
 """Minimum excess correlation that counts as lag structure."""
 
 MIN_ORDERS = 40
-"""Minimum number of orders for the 2.5 % and 97.5 % points."""
+"""Minimum number of orders for the 2.5 % and 97.5 % quantiles."""
 
 _ROUNDING = 1e-12
 """Rounding error of identical layers relative to their square, for 20 million entries in float64."""
@@ -50,14 +50,14 @@ Grams = Mapping[str, Numbers]
 
 
 def deltas(stack: Stack, *, seed: int = 0) -> list[Score]:
-    """Correlate the weight differences D_l = W_{l+1} - W_l of `stack` over depth: rows of measure `deltas`.
+    """Correlate the weight differences D_l = W_{l+1} - W_l with those k layers later: rows of measure `deltas`.
 
         correlation(k) = sum_l <D_l, D_{l+k}> / sum_l (|D_l|^2 + |D_{l+k}|^2) / 2            in -1..1
 
-    Independent layers of equal variance give -1/2 at lag 1 (a random walk 0, drift 1, alternation less) and 0 above.
-    Rows by lag and tensor type: the correlation with Student's interval over pairs and the nulls of independent layers,
-    shuffled layers and a randomly initialized model; at lag 1 also the verdict `smooth`, `no_lag_structure`,
-    `oscillating` or `inconclusive` with the excess over shuffled layers. `seed` draws the nulls.
+    At lag k = 1, independent layers of equal variance give -1/2, a random walk gives 0, and a drift gives 1. At larger
+    lags independent layers give 0. Each lag and tensor type has a row with Student's interval over pairs, and rows of
+    three nulls: independent layers, shuffled layers, and a randomly initialized model. Lag 1 also has the verdict
+    `smooth`, `no_lag_structure`, `oscillating` or `inconclusive`, with the excess over shuffled layers.
 
     Raises:
         MeasureError: If no weight matrix has the same shape in all layers, or weights are not finite.
@@ -91,7 +91,10 @@ def delta_rows(tensors: StackTensors, untrained: StackTensors | None = None, *, 
 
 
 def correlation_summands(products: Numbers, lag: int) -> Summands:
-    """Return the summands of the correlation at `lag`, by pair: (..., depth, depth) -> (..., depth - 1 - lag)."""
+    """Return the numerators and denominators of the correlation at `lag`, (..., depth - 1 - lag) each.
+
+    `products` has the inner products of the weights of all pairs of layers, (..., depth, depth).
+    """
     # <D_i, D_j> for all pairs of differences at once.
     inner = np.diff(np.diff(products, axis=-2), axis=-1)
     squares = np.diagonal(inner, axis1=-2, axis2=-1)
@@ -102,13 +105,13 @@ def correlation_summands(products: Numbers, lag: int) -> Summands:
 
 
 def excess_correlation(grams: Grams, orders: Orders) -> dict[str, Estimate]:
-    """Return the correlation at lag 1 minus that of the same layers in random orders, by tensor type and `all`.
+    """Return the lag-1 correlation minus its mean over random orders of the layers, for each tensor type and `all`.
 
-    Every layer is first divided by its norm. The interval is that of the random orders around their mean:
+    Every layer is first divided by its norm. The interval is computed from quantiles q over the random orders:
 
-        low = value - (97.5 % point - mean)        high = value + (mean - 2.5 % point)
+        low = value - (q(97.5 %) - mean)        high = value + (mean - q(2.5 %))
 
-    There are no bounds if the layers have fewer than 40 orders.
+    There is no interval if the layers have fewer than 40 distinct orders.
     """
     values: dict[str, tuple[Numbers, float]] = {}
     for name, products in grams.items():
@@ -155,7 +158,7 @@ def _correlations(grams: Grams, lag: int) -> dict[str, Bounded]:
 
 
 def _shuffled_bands(grams: Grams, orders: Orders, lag: int) -> dict[str, Bounded]:
-    """Return the mean, 2.5 % and 97.5 % points over orders by tensor type, and those of the mean over types."""
+    """Return the mean and the 2.5 % and 97.5 % quantiles over orders, for each tensor type and the mean of types."""
     values: dict[str, Numbers] = {}
     for name, products in grams.items():
         above, below = correlation_summands(products[orders[:, :, None], orders[:, None, :]], lag)
@@ -169,9 +172,9 @@ def _shuffled_bands(grams: Grams, orders: Orders, lag: int) -> dict[str, Bounded
 def weight_norms(stack: Stack, *, seed: int = 0) -> list[Score]:
     """Compute the Frobenius norm of every layer, and the mean effective rank of its nonzero matrices.
 
-    A weight with more than two axes is read as rows along its last axis. The null is the mean, minimum and maximum over
-    six layers of a randomly initialized model, drawn by `seed`. Raises `MeasureError` for layers without matrices, and
-    for non-finite weights.
+    A weight with more than two axes is flattened to a matrix that keeps its last axis. The null is the mean, minimum
+    and maximum over six layers of a randomly initialized model. Raises `MeasureError` if layers have no matrices or
+    weights are not finite.
     """
     return list(norm_rows(StackTensors(stack), random_tensors(stack, seed)))
 

@@ -1,7 +1,7 @@
 """Statistics of learned layer weights: agreement of seeds, groups of layers, distance from equal weights.
 
-Layer weights are a matrix alpha (readers, sources): reader n weighs the sources 0..n, where source 0 is the embedding
-and source k + 1 the output of layer k.
+Layer weights are a matrix alpha (readers, sources). Reader n is the input of layer n, or the output of the model after
+the last layer. It is a weighted sum of the sources 0..n: the embedding (0) and the output of each layer k (k + 1).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from layerwise.results.vocabulary import (
 Label = Literal["surface", "linguistic"]
 
 MIN_SOURCES = 3
-"""Minimum number of sources of a row to correlate."""
+"""Minimum number of sources in a row for a correlation."""
 
 DRAWS = 2_000
 
 MIN_CHANGE = 1e-6
-"""Smaller deviations are rounding errors of float32, which all seeds share."""
+"""Deviations below this value are float32 rounding errors, which all seeds share."""
 
 _TIES = 1e-9
 _BLOCK = 250
@@ -45,7 +45,7 @@ _BLOCK = 250
 
 @dataclass(frozen=True, slots=True)
 class SeedAgreement:
-    """A statistic with the mean (`chance`) and 95 % band of its null, and its one-sided permutation p-value."""
+    """A statistic, the mean (`chance`) and 95 % range of its null distribution, and its one-sided p-value."""
 
     value: float
     chance: float
@@ -55,7 +55,7 @@ class SeedAgreement:
 
 
 def edge_columns(edge: Edge, depth: int) -> dict[str, Any]:
-    """Return the columns of a row about an edge of a wiring of `depth` layers.
+    """Return the columns of a row about an edge in a model of `depth` layers.
 
     >>> edge_columns(Edge(3, 0), 12), edge_columns(Edge(12, 5), 12)
     ({'layer': 3, 'source': 0}, {'part': 'output', 'source': 5})
@@ -75,12 +75,12 @@ def alpha_rows(variant: str, seed: int | None, edges: LayerWeights) -> list[Scor
 def seed_agreement(
     alphas: ArrayLike, *, initial: ArrayLike | None = None, draws: int = DRAWS, seed: int = 0
 ) -> SeedAgreement:
-    """Compute the mean rank correlation between seeds with its null, from weights (seeds, readers, sources).
+    """Compute the mean rank correlation between seeds of weights (seeds, readers, sources), with its null.
 
-    The mean is over pairs of seeds and over rows with at least three sources. With `initial` (readers, sources),
-    deviations from the shared initialization are compared: log(alpha / initial) if all weights are positive, otherwise
-    the difference. The null permutes the sources of all rows of a seed together (Mantel 1967), because the rows of a
-    seed are not independent.
+    The mean is over pairs of seeds and over rows with at least three sources. If `initial` weights (readers, sources)
+    are given, the seeds' deviations from them are compared: log(alpha / initial) if all weights are positive, otherwise
+    alpha - initial. The null permutes the sources in the same way in all rows of a seed, because rows are not
+    independent (Mantel 1967).
     """
     weights = np.asarray(alphas, dtype=np.float64)
     ranks, readable = _rank(weights if initial is None else _changes(weights, np.asarray(initial, dtype=np.float64)))
@@ -99,10 +99,11 @@ def group_agreement(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> SeedAgreement:
-    """Compare weights within and across groups of layers: (seeds, readers, sources) -> within minus across.
+    """Return the mean weight within groups of layers minus that across groups, with its null.
 
-    `labels` has one entry per layer (`None`: no group); the embedding counts as surface. Weights are relative to a
-    uniform row; the null shuffles the labels. `beyond_distance` subtracts the mean of all pairs of equal distance.
+    `alphas` are weights (seeds, readers, sources), which are divided by those of a uniform row. `labels` has the group
+    of each layer (None: no group), and the embedding counts as surface. The null shuffles the labels. If
+    `beyond_distance`, the mean over all pairs with the same distance is subtracted first.
     """
     pairs = _preference(np.asarray(alphas, dtype=np.float64).mean(axis=0), beyond_distance)
     signs = np.array([1.0 if label == "surface" else -1.0 if label else 0.0 for label in labels])
@@ -114,7 +115,7 @@ def group_agreement(
 
 
 def hypothesized_groups(depth: int) -> tuple[Label | None, ...]:
-    """Return the paper's groups for any depth: the first 5 of 12 layers surface, the next 5 of 12 linguistic.
+    """Scale the paper's groups to `depth`: the first 5 of 12 layers are surface, the next 5 linguistic.
 
     >>> hypothesized_groups(6)
     ('surface', 'surface', 'surface', 'linguistic', 'linguistic', None)
@@ -126,11 +127,11 @@ def hypothesized_groups(depth: int) -> tuple[Label | None, ...]:
 def seed_agreement_scores(
     variant: str, alphas: ArrayLike, *, initial: ArrayLike | None = None, draws: int = DRAWS, seed: int = 0
 ) -> list[Score]:
-    """Return rows of `seed_agreement` and `group_agreement` of one variant, with their nulls against `SHUFFLED`.
+    """Return the rows of `seed_agreement` and `group_agreement` for one variant, with their nulls.
 
-    `correlation` compares seeds, with `initial` also beyond the initialization; `contrast` compares groups, also beyond
-    the distance of layers. Statistics that need more seeds or layers are omitted. Raises `MeasureError` for non-finite
-    weights.
+    `correlation` compares seeds, and if `initial` is given, also their deviations from it. `contrast` compares groups
+    of layers, also with the effect of distance removed. Statistics for which there are too few seeds or layers are
+    omitted. Raises `MeasureError` if weights are not finite.
     """
     weights = np.asarray(alphas, dtype=np.float64)
     if not np.isfinite(weights).all():
@@ -150,7 +151,7 @@ def seed_agreement_scores(
 
 
 def weights_by_seed(scores: Iterable[Score], variant: str) -> Numbers:
-    """Return the rows of measure `alpha` of one variant as (seeds, readers, sources), 0 where there is no edge."""
+    """Return the rows of measure `alpha` of a variant as an array (seeds, readers, sources), 0 if there is no edge."""
     cells: dict[int, dict[tuple[int | None, int], float]] = {}
     for score in scores:
         if (score.measure, score.variant) == (ALPHA, variant) and score.seed is not None and score.source is not None:
@@ -250,16 +251,17 @@ def _rows(variant: str, condition: str | None, metric: str, agreement: SeedAgree
 
 
 MARGIN = 0.05
-"""Maximum distance from equal weights of a uniform row."""
+"""Maximum distance from equal weights at which a row counts as uniform."""
 
 Reader = tuple[int | None, str | None]
-"""The columns `layer` and `part` of a reader, or `None` twice for the mean over readers."""
+"""The columns `layer` and `part` of a reader; both are None for the mean over readers."""
 
 
 def uniformity_distances(weights: ArrayLike) -> Numbers:
-    """Return the distance of every row from equal weights, 1/2 sum_i |alpha_i - 1/n|, rounded to 12 digits.
+    """Return the distance of each row from equal weights, 1/2 sum_i |alpha_i - 1/n|, rounded to 12 digits.
 
-    Shapes: (..., readers, sources) -> (..., readers). Reader n has n + 1 sources, at most as many as there are columns.
+    Weights (..., readers, sources) give distances (..., readers). Reader n has n + 1 sources, or all of them if there
+    are fewer.
 
     >>> uniformity_distances([[1.0, 0.0], [0.9, 0.1]]).round(6).tolist()
     [0.0, 0.4]
@@ -270,16 +272,15 @@ def uniformity_distances(weights: ArrayLike) -> Numbers:
 
 
 def uniformity_rows(variant: str, alphas: ArrayLike, initial: ArrayLike) -> list[Score]:
-    """Compare the weights of one variant with equal weights: `alphas` (seeds, readers, sources) that sum to one.
+    """Compare the weights of one variant with equal weights; return rows for each reader and for their mean.
 
-    Rows by reader (layers and the output), and of the mean over readers:
+        distance    1/2 sum_i |alpha_i - 1/n|, mean over seeds; the p-value tests whether it exceeds `MARGIN`
+        start       the distance of the `initial` weights (readers, sources)
+        learned     distance - start, with a two-sided p-value
+        entropy     -sum alpha log alpha / log n, which is 1 for equal weights
 
-        distance    1/2 sum_i |alpha_i - 1/n|, mean over seeds, Student's interval, p for at most `MARGIN`, Holm
-        start       the distance of `initial` (readers, sources)
-        learned     distance - start, Student's interval and two-sided p, Holm over readers
-        entropy     -sum alpha log alpha / log n: 1 for equal weights
-
-    A single seed has no intervals. Signed weights (DenseFormer) cannot be compared.
+    `alphas` (seeds, readers, sources) must be positive and sum to one over sources. Intervals are Student's over seeds
+    (none for a single seed), and p-values are Holm-corrected over readers.
     """
     weights = np.asarray(alphas, dtype=np.float64)
     first = np.asarray(initial, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Prediction of a layer's weights from its neighbors by ridge regression."""
+"""Predict the weights of a layer from its neighbors by ridge regression."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ from layerwise.stack.weights import layer_weights
 
 
 def predictability(stack: Stack, *, seed: int = 0) -> list[Score]:
-    """Compute how well neighboring layers predict a layer's weights, by tensor type and layer.
+    """Compute how well neighboring layers predict a layer's weights, for each tensor type and layer.
 
-    The rows of [W_{l-1}, W_{l+1}] predict the same rows of W_l. R2 = 1 - sum of squared errors / sum of squares about
-    the training mean; the penalty is selected on training rows.
+    The rows of [W_{l-1}, W_{l+1}] predict the same rows of W_l. R2 is 1 - (sum of squared errors) / (sum of squares
+    about the training mean). The penalty is selected on training rows.
 
-        in_sample_r2         fit to all rows with a tiny penalty; null p / (n - 1), R2 of pure noise
-        heldout_rows_r2      fit to four fifths of the rows, evaluated on the others
-        heldout_layers_r2    one map, fit to triples without the predicted layer; from 8 layers on
+        in_sample_r2         fitted to all rows with a tiny penalty; the null is p / (n - 1), the R2 of noise
+        heldout_rows_r2      fitted to four fifths of the rows, evaluated on the rest
+        heldout_layers_r2    one map for a group of layers, fitted to layers outside it; needs at least 8 layers
 
-    The nulls of held-out R2 are a randomly initialized model, permuted units and shuffled layers, drawn by `seed`.
+    The nulls of held-out R2 are a randomly initialized model, permuted units (rows) and shuffled layers.
 
     Raises:
         MeasureError: If no weight matrix has the same shape in all layers, or weights are not finite.
@@ -118,10 +118,10 @@ def _fractions(residuals: Mapping[int, Residual]) -> Fractions:
 
 
 MIN_ROWS = 10
-"""Minimum number of units of a tensor type: the penalty is selected on a fifth of four fifths of them."""
+"""Minimum number of units of a tensor type, because the penalty is selected on a fifth of four fifths of them."""
 
 MAX_FOLDS = 3
-"""Maximum number of groups of neighboring layers to hold out in turn; the sums of each are kept in memory."""
+"""Maximum number of groups of adjacent layers to hold out in turn. The sums of each group are kept in memory."""
 
 _MIN_FOLD_LAYERS = 3
 
@@ -134,7 +134,10 @@ _TINY_PENALTY = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Triples:
-    """One tensor type's triples of successive layers, in the given `order`; `permuted` seeds permutations of units."""
+    """Triples of successive layers of one tensor type, with the layers in the given `order`.
+
+    `permuted` is the seed of permutations of the units in each layer.
+    """
 
     tensors: StackTensors
     sample: UnitSample
@@ -147,11 +150,11 @@ class Triples:
 
     @property
     def predictors_by_rows(self) -> float:
-        """The in-sample R2 of noise: p / (n - 1), at most 1."""
+        """The in-sample R2 of noise, which is p / (n - 1), at most 1."""
         return min(1.0, 2 * len(self.sample.columns) / (len(self.sample.rows) - 1))
 
     def iterate(self, positions: Iterable[int], rows: int | None = None) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Yield each position with the first `rows` of predictors (rows, 2 width) and targets (rows, width)."""
+        """Yield each position with the first `rows` of its predictors (rows, 2 width) and targets (rows, width)."""
         cached: dict[int, Tensor] = {}
         for position in positions:
             near = (position - 1, position, position + 1)
@@ -190,7 +193,7 @@ def choose_penalties(triples: Triples) -> dict[int, float]:
 def held_out_row_residuals(
     triples: Triples, shares: Mapping[int, float], positions: Iterable[int]
 ) -> dict[int, Residual]:
-    """Return the residual at every position on the held-out fifth of the rows, with the median penalty of `shares`."""
+    """Return the residuals at every position on the held-out fifth of the rows, with the median of `shares`."""
     share = median_low(shares.values())
     residuals = {}
     for position, x, y in triples.iterate(positions):
@@ -201,10 +204,9 @@ def held_out_row_residuals(
 
 
 def held_out_layer_residuals(triples: Triples, shares: Mapping[int, float]) -> dict[int, Residual]:
-    """Return the residual at every position, predicted by a map that was fitted without the layers of its fold.
+    """Return the residuals at every position for a map fitted to positions that share no layer with its fold.
 
-    The map is fitted to positions that share no layer with the fold. Its penalty is the median of their `shares`. Empty
-    for fewer than 8 layers.
+    The penalty is the median of `shares` at these positions. The result is empty for fewer than 8 layers.
     """
     positions = list(triples.positions)
     count = min(MAX_FOLDS, len(positions) // _MIN_FOLD_LAYERS)
@@ -229,10 +231,10 @@ _GROUPS = 5
 
 
 def predict_layer(stack: Stack, layer: int) -> dict[str, Tensor]:
-    """Return the cross-fitted prediction of the weights of `layer` by parameter name, in their shapes and dtype.
+    """Predict the weights of `layer` from its neighbors by cross-fitting, and return them by parameter name.
 
-    Only tensor types with the same shape in all layers are predicted. Raises `MeasureError` if there are none, and for
-    non-finite weights.
+    Only tensor types with the same shape in all layers are predicted. Raises `MeasureError` if there are none, or if
+    weights are not finite.
     """
     tensors = StackTensors(stack)
     types = find_tensor_types(tensors, "prediction")

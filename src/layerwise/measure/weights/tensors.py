@@ -1,6 +1,7 @@
-"""Weight tensors of all layers by type, read in float64, and statistics of them pooled over depth.
+"""Weight tensors of all layers, read in float64, and statistics of them pooled over depth.
 
-A tensor type is a weight of two or more axes by its path inside the block (`mlp.gate_proj.weight`).
+A tensor type is a weight with two or more axes, identified by its path inside the layer (`mlp.gate_proj.weight`). A
+unit is a row of such a weight if its last axis is that of the residual stream.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MAX_UNITS = 4096
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """A weight of the block: its path inside the block, and its shape in every layer."""
+    """A weight of a layer: its path inside the layer, and its shape, which is the same in every layer."""
 
     name: str
     shape: tuple[int, ...]
@@ -66,7 +67,7 @@ def random_tensors(stack: Stack, seed: int) -> StackTensors | None:
 
 
 def find_tensor_types(tensors: StackTensors, measure: str) -> tuple[TensorType, ...]:
-    """Find the tensor types with the same shape in every layer; raise `MeasureError` (for `measure`) without any."""
+    """Find the tensor types with the same shape in every layer; raise `MeasureError` if there are none."""
     first = tensors.shapes(0)
     others = [tensors.shapes(layer) for layer in range(1, tensors.depth)]
     types = tuple(
@@ -85,8 +86,8 @@ def find_tensor_types(tensors: StackTensors, measure: str) -> tuple[TensorType, 
 def compute_gram(tensors: StackTensors, kind: TensorType) -> NDArray[np.float64]:
     """Return the inner products <W_i, W_j> of all pairs of layers, (depth, depth), in float64.
 
-    Reads slices of all layers that together are at most as large as one layer's tensor. Raises `MeasureError` for
-    non-finite weights.
+    The layers are read in slices, which together are at most as large as the tensor of one layer. Raises `MeasureError`
+    if weights are not finite.
     """
     length, *others = kind.shape
     by_row = math.prod(others)
@@ -106,7 +107,7 @@ def compute_gram(tensors: StackTensors, kind: TensorType) -> NDArray[np.float64]
 
 
 def stream_width(types: Sequence[TensorType]) -> int:
-    """Return the width of the residual stream: the most frequent axis length, the smallest of several.
+    """Return the width of the residual stream: the most frequent axis length, or the smallest if several are.
 
     >>> stream_width([TensorType("q", (8, 8)), TensorType("k", (2, 8)), TensorType("down", (8, 24))])
     8
@@ -121,7 +122,7 @@ def stream_axis(shape: Sequence[int], width: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitSample:
-    """The units (in random order) and residual-stream coordinates of a tensor type to read in every layer."""
+    """The units, in random order, and residual-stream coordinates of a tensor type that are read in every layer."""
 
     kind: TensorType
     width: int
@@ -130,9 +131,9 @@ class UnitSample:
 
 
 def sample_units(kind: TensorType, width: int, seed: int) -> UnitSample:
-    """Sample the units and coordinates of `kind` for a residual stream of `width`.
+    """Sample units and coordinates of `kind`, given the width of the residual stream.
 
-    Reads at most `_MAX_COORDINATES` coordinates, the same share of units, and at most `_MAX_UNITS` units.
+    The sample has at most `_MAX_COORDINATES` coordinates, the same fraction of units, and at most `_MAX_UNITS` units.
     """
     generator = torch.Generator().manual_seed(seed)
     across = kind.shape[stream_axis(kind.shape, width)]
@@ -143,7 +144,7 @@ def sample_units(kind: TensorType, width: int, seed: int) -> UnitSample:
 
 
 def read_units(tensors: StackTensors, layer: int, sample: UnitSample) -> Tensor:
-    """Return the sampled (units, coordinates) of a layer in float64; raise `MeasureError` if they are not finite."""
+    """Return the sampled weights of a layer, (units, coordinates), in float64; raise an error if any is not finite."""
     stored = to_units(tensors.rows(layer, sample.kind.name, 0, sample.kind.shape[0]), sample.width)
     selected = stored[sample.rows.to(stored.device)]
     if len(sample.columns) < stored.shape[1]:
@@ -155,7 +156,7 @@ def read_units(tensors: StackTensors, layer: int, sample: UnitSample) -> Tensor:
 
 
 def to_units(tensor: Tensor, width: int) -> Tensor:
-    """Return `tensor` as (units, width), or by its last axis if none has that length."""
+    """Reshape `tensor` to (units, width); if no axis has this length, use the last one."""
     axis = stream_axis(tensor.shape, width)
     return tensor.movedim(axis, -1).reshape(-1, tensor.shape[axis])
 
@@ -173,7 +174,7 @@ def non_finite_error(layer: int, name: str) -> MeasureError:
 
 
 Orders = NDArray[np.int64]
-"""Layers by position, (orders, depth)."""
+"""Random orders of the layers, (orders, depth)."""
 
 _ORDERS = 400
 
@@ -186,10 +187,10 @@ def draw_orders(depth: int, seed: int) -> Orders:
 ALL = "all"
 
 Summands = tuple[Numbers, Numbers]
-"""The numerators and denominators of a ratio by position in depth (pairs or triples of layers), (positions,) each."""
+"""The numerators and denominators of a ratio, (positions,) each; a position is a pair or triple of layers."""
 
 Fractions = Mapping[int, tuple[float, float]]
-"""The numerator and denominator of every layer."""
+"""The numerator and denominator of a ratio for each layer."""
 
 _NULL_POSITIONS = 6
 
@@ -199,12 +200,12 @@ def part_column(name: str) -> str | None:
 
 
 def pool_ratios(summands: Mapping[str, Summands]) -> dict[str, Bounded]:
-    """Compute the ratio of sums over positions for every tensor type, and last that of `all`.
+    """Compute the ratio of sums over positions for each tensor type and for `all` types.
 
         ratio = sum_l numerator[l] / sum_l denominator[l]
 
-    For `all`, the sums of each tensor type are first divided by its total. Student's intervals are over positions (and
-    types for `all`) with nonzero denominators.
+    For `all`, the summands of each type are first divided by its total denominator. Student's intervals are over
+    positions with nonzero denominators, for `all` over positions and types.
 
     >>> pool_ratios({"q": (np.array([1.0, 2.0]), np.array([2.0, 4.0]))})["q"]
     (0.5, None, None)
@@ -221,7 +222,7 @@ def pool_ratios(summands: Mapping[str, Summands]) -> dict[str, Bounded]:
 
 
 def pool_complements(by_type: Mapping[str, Fractions]) -> dict[str, Bounded]:
-    """Pool `1 - numerator / denominator` over the layers of each tensor type and of all."""
+    """Pool `1 - numerator / denominator` over layers, for each tensor type and for `all` types."""
     columns = {name: np.array(list(layers.values())).reshape(-1, 2) for name, layers in by_type.items()}
     ratios = pool_ratios({name: (sums[:, 0], sums[:, 1]) for name, sums in columns.items()})
     return {
@@ -233,10 +234,10 @@ def pool_complements(by_type: Mapping[str, Fractions]) -> dict[str, Bounded]:
 def complement_rows(
     measure: str, metric: str, by_type: Mapping[str, Fractions], nulls: Mapping[str, Mapping[str, Bounded]]
 ) -> Iterator[Score]:
-    """Yield the rows of a metric `1 - numerator / denominator`.
+    """Yield the rows of a metric that is 1 - numerator / denominator.
 
-    There are rows by layer, for each tensor type (`part`) and for their mean, which has the pooled `nulls` of `all`.
-    Rows pooled over layers are by type, with intervals and `nulls`.
+    Each layer has a row for each tensor type (`part`) and a row for their mean, with the nulls of `all` types. Further
+    rows are pooled over layers and have intervals and `nulls`.
     """
     for layer in dict.fromkeys(layer for fractions in by_type.values() for layer in fractions):
         values = {
@@ -257,7 +258,7 @@ def complement_rows(
 
 
 def evenly_spaced(positions: Sequence[int], most: int = _NULL_POSITIONS) -> list[int]:
-    """Select at most `most` positions, evenly spaced from the first to the last.
+    """Select at most `most` evenly spaced positions, including the first and the last.
 
     >>> evenly_spaced(range(1, 29))
     [1, 6, 12, 17, 23, 28]
