@@ -33,7 +33,7 @@ class LayerScore:
     Attributes:
         name: Name in the rank correlations with skipping.
         title: Heading of its column in the table of layers.
-        where: Column values that its rows have.
+        where: Values of columns that select its rows.
         null: Value of the column `against` in the rows of its null.
         low_is_important: Whether important layers have low values. Layers are then ranked by 1 - value.
         is_compared: Whether its ranking of layers is compared with that of skipping.

@@ -70,5 +70,5 @@ def test_attributions_sum_to_the_difference_of_logits() -> None:
 def test_other_numbers_of_labels_are_rejected() -> None:
     model = Reader("the")
     model.config = SimpleNamespace(num_labels=3)
-    with pytest.raises(MeasureError, match="2 labels, got 3"):
+    with pytest.raises(MeasureError, match="binary classifier, got 3 labels"):
         feature_shares(model, word_tokenizer(WORDS), TEXTS, 16)

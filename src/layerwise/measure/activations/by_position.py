@@ -1,7 +1,4 @@
-"""Measures of layers at every position in the order, in rotations of random orders.
-
-In the `depth` rotations of an order, each layer runs once at each position.
-"""
+"""Measure layers at every position: in the `depth` rotations of an order, each layer runs once at each position."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def embedding(
     """Map the outputs of layers to two dimensions with UMAP (McInnes et al. 2018), and return rows of `embedding`.
 
         x, y             coordinates of the output of a layer at a position for an image (`example`)
-        images, layers, points    their numbers
+        images, layers, points    numbers of images, layers and points
         same_position    fraction of an output's nearest neighbors from other images, in the original space, that are at
                          the same position (by chance 1 / positions)
         same_layer       fraction of these neighbors that are from the same layer (by chance 1 / layers)

@@ -34,7 +34,7 @@ RESAMPLES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PlanStates:
-    """Sums over the tokens of each unit: `cosine` (units, states, states), `variance` (units, states), and `tokens`."""
+    """Sums over tokens by document or window: `cosine` (units, states, states) and `variance` (units, states)."""
 
     cosine: Numbers
     variance: Numbers

@@ -27,7 +27,7 @@ from layerwise.stack.weights import make_random_init
 FOLDS = 5
 BATCH = 64
 PENALTY = 0.1
-"""Ridge penalty divided by the mean eigenvalue of standardized states, which is the number of probed units."""
+"""Ridge penalty divided by the number of examples, which is the mean eigenvalue of standardized states."""
 
 Labels = NDArray[np.bool_]
 Groups = NDArray[np.intp]

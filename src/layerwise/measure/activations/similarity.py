@@ -262,7 +262,7 @@ def unbiased_hsic(features: Tensor) -> Tensor:
     """
     layers, n, _ = features.shape
     if n < MIN_TOKENS:
-        raise MeasureError(f"Unbiased HSIC needs at least {MIN_TOKENS} tokens, got {n}.")
+        raise MeasureError(f"Unbiased HSIC needs at least {MIN_TOKENS} tokens, got {n}. Use a longer text.")
     kernels = features @ features.transpose(1, 2)
     kernels.diagonal(dim1=1, dim2=2).zero_()
     rows = kernels.sum(dim=2)

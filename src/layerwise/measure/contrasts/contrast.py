@@ -40,7 +40,7 @@ Statistic = Callable[[Numbers], Numbers]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Effects on the same units: `numerators` `(plans, units)`, `denominators` `(units,)`, and each unit's stratum."""
+    """Effects on the same documents or windows (units): `numerators` `(plans, units)`, `denominators` `(units,)`."""
 
     numerators: Numbers
     denominators: Numbers
@@ -67,7 +67,6 @@ class Part:
         return replace(self, numerators=self.numerators[list(indices)])
 
     def select_units(self, units: Sequence[int] | NDArray[np.intp]) -> Part:
-        """Return the effects on the given units only."""
         selected = np.sort(np.asarray(units, dtype=np.intp))
         denominators = self.denominators[selected]
         share = denominators.sum() / self.denominators.sum()
@@ -102,7 +101,7 @@ def pair_effects(losses: Iterable[Loss], baseline: str, keys: Sequence[str]) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resampled:
-    """The effects on all units (`value`, `(plans,)`) and on resampled units (`effects`, `(resamples, plans)`).
+    """The effects of a text (`value`, `(plans,)`) and of resamples of its units (`effects`, `(resamples, plans)`).
 
     Args:
         units: Number of units of the smallest stratum. For fewer than 8, nothing is resampled and there is no interval.

@@ -35,7 +35,7 @@ FAR = 2.0
 """A layer matters "far more" if its effect exceeds this factor times the effect of a typical other layer."""
 
 SHARE = 0.8
-"""Random weights have nearly the effect of the published intervention if theirs is at least this fraction of it."""
+"""Random weights "do nearly as much" if their effect is at least this fraction of the published intervention's."""
 
 NOMINAL_POWER = 0.85
 """Nominal power of the minimum detectable effect. The actual power is about 80 % at 24 documents (simulated)."""

@@ -183,15 +183,10 @@ def compute_shortfall(seeds: list[Answers]) -> TrainingEstimate:
 def contrast_merging(
     variant: str, kind: str, members: Sequence[Predictions], models: Sequence[Predictions], chance: float, *, batch: int
 ) -> list[Score]:
-    """Return the contrasts of one variant and one kind of merging; none if they decide no claim.
+    """Return the contrasts of one variant and one kind of merging, if a claim depends on them.
 
-    Args:
-        variant: Name of the variant.
-        kind: Kind of merging.
-        members: Predictions of the models that are merged.
-        models: Predictions of the merged models, one per random draw, on the same images.
-        chance: Fraction of images with the most frequent label.
-        batch: Number of images that run in the same order.
+    `members` are predictions of the models that are merged, and `models` those of the merged models, one per random
+    draw, on the same images. `chance` is the fraction of the most frequent label. `batch` images run in the same order.
     """
     ends = DECIDES.get((variant, kind))
     if ends is None:

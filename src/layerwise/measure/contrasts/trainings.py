@@ -40,7 +40,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class TrainingEstimate:
-    """A number computed from `documents` examples, with its sources of variation; none means no interval."""
+    """A number computed from `documents` examples, and its sources of variation (empty if there is no interval)."""
 
     value: float
     terms: tuple[Term, ...]
@@ -77,7 +77,6 @@ class TrainingEstimate:
         return float(np.sqrt(sum(f**2 * term.variance for f, term in zip(factors, self.terms, strict=True))))
 
     def row(self, claim: str, metric: str, task: str = "all", within: tuple[float, float] = UNBOUNDED) -> Score:
-        """Return the number as a row about `claim`, with its interval clipped to the range `within`."""
         row = Score(CONTRAST, metric, self.value, claim=claim, task=task, documents=self.documents)
         if not self.terms:
             return row

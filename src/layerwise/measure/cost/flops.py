@@ -60,8 +60,8 @@ NON_ARITHMETIC_KERNELS = frozenset(
 def grouped_product(left: Shape, right: Shape, *_: Any, **__: Any) -> int:
     """Return the operations of `_grouped_mm`: 2 * rows * inner * columns.
 
-    If `left` is (groups, rows, inner) and `right` is (groups, inner, columns), they are multiplied by the number of
-    groups. Otherwise the groups divide the rows, the columns or the inner dimension of a matrix.
+    If both arguments have three axes, this is multiplied by the number of groups. Otherwise the groups divide one of
+    the three dimensions among them.
     """
     groups = left[0] if len(left) == len(right) == 3 else 1
     return 2 * groups * left[-2] * left[-1] * right[-1]
@@ -172,8 +172,8 @@ def model_cost(stack: Stack, length: int = 1) -> ModelCost:
     inputs = example_inputs(stack.model, length)
     if inputs is None:
         raise MeasureError(
-            f"The cost of {stack.source.name} cannot be counted: the inputs of {type(stack.model).__name__} are "
-            "unknown. Pass a ModelCost."
+            f"The cost of {stack.source.name} cannot be counted, because the inputs of {type(stack.model).__name__} "
+            "are unknown. Pass a ModelCost."
         )
     first = next(iter(inputs.values()))
     units = first.numel() if "input_ids" in inputs else len(first)

@@ -127,7 +127,7 @@ _KIB = 1024
 
 
 def peak_bytes() -> int:
-    """Return the peak memory since the last `reset_peak`: allocated on CUDA if available, otherwise resident memory."""
+    """Return the peak memory since the last `reset_peak`: that allocated on CUDA, or resident memory without CUDA."""
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
     status = Path("/proc/self/status")

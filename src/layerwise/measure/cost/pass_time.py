@@ -49,13 +49,11 @@ def run_in_turns(
 ) -> Iterator[dict[Name, Value]]:
     """Call each function of `works` once per round, in random order, with the number of the round.
 
-    In a fixed order, each function would always run after the same other function and be affected by its caches and
-    heat.
-
     >>> list(run_in_turns({"a": lambda number: number, "b": lambda number: -number}, [1, 2]))
     [{'a': 1, 'b': -1}, {'a': 2, 'b': -2}]
     """
     for number in rounds:
+        # In a fixed order, each would always find the caches and heat of the same predecessor.
         order = list(works)
         Random(f"{seed}/{number}").shuffle(order)
         done = {name: works[name](number) for name in order}
@@ -163,7 +161,7 @@ class TimedPass:
 
 
 class PassClock:
-    """A clock that reads the CPU's time or, on an accelerator, events, which do not block the CPU."""
+    """A clock that uses CPU time or, on an accelerator, events that do not block the CPU."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device

@@ -93,7 +93,7 @@ def feature_shares(model: Any, tokenizer: Any, texts: Sequence[MarkedText], leng
         MeasureError: If the model does not have two labels, or the tokenizer does not return the offsets of tokens.
     """
     if model.config.num_labels != 2:
-        raise MeasureError(f"Attribution needs a model with 2 labels, got {model.config.num_labels}.")
+        raise MeasureError(f"Attribution needs a binary classifier, got {model.config.num_labels} labels.")
     if not tokenizer.is_fast:
         raise MeasureError("Attribution needs the offsets of tokens. Use the fast version of the tokenizer.")
     rows: list[tuple[float, float, float, float]] = []

@@ -69,16 +69,8 @@ def evaluate(
 ) -> Predictions:
     """Evaluate every example under `plan`, or under one plan per batch.
 
-    Args:
-        stack: The model.
-        plan: The plan, or a function from the number of a batch to its plan.
-        examples: A dataset of examples.
-        collate: Combines examples into a batch of tensors that includes `labels`.
-        batch_size: Number of examples per batch.
-        filled_in: Logits predict the label at the same position (masked language models), not at the next one.
-
-    Raises:
-        MeasureError: If the loss of an example is not finite.
+    `collate` combines examples into a batch of tensors that includes `labels`. If `filled_in`, logits predict the label
+    at the same position (masked language models), not at the next one. Raises `MeasureError` if a loss is not finite.
     """
     parts = []
     head = find_head(stack)

@@ -20,7 +20,7 @@ from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ALL, EDGES, ORIGINAL, RANDOM
 
 DRAWS = 20
-"""Number of random cuts that each cut is compared with; they remove as many edges."""
+"""Number of random cuts that each cut is compared with. They remove as many edges as the cut."""
 
 
 class EdgeModel(Protocol):

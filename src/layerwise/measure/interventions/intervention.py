@@ -69,7 +69,7 @@ class BatchPass:
             pass
 
     def states(self, step: Sequence[int], absent: set[int], apply: Apply | None) -> Iterator[tuple[int, Tensor]]:
-        """Compute the nodes of a step except `absent` ones, a changed node with `apply`; yield final states."""
+        """Compute the nodes of a step except the `absent` ones, and yield final states; `apply` runs a changed node."""
         self.apply = apply
         self.walk.leave_out(index for index in step if index in absent)
         yield from self.walk.walk(index for index in step if index not in absent)

@@ -63,7 +63,7 @@ class Perturbations:
 
     scale        W (1 - size)
     noise        W plus Gaussian noise in proportion to the norm of each matrix
-    low_rank     W moves towards its best low-rank approximation, of the highest rank that is at least `size` away
+    low_rank     W moves towards its best approximation of rank r, for the highest r that is at least `size` away
     interpolate  W moves towards the mean of the neighboring layers
     copy         W moves towards the previous layer (layer 0: towards layer 1)
     predict      W moves towards a ridge prediction from other layers (`layerwise.measure.weights.predictability`)
@@ -82,7 +82,7 @@ class Perturbations:
         self._prediction = lru_cache(maxsize=None)(self._predicted)
 
     def exists(self, layer: int, strategy: Strategy, size: float) -> bool:
-        """Check whether `strategy` can reach `size`. Low rank reaches at most 1; nothing changes a layer of zeros."""
+        """Check whether `strategy` can change the layer by `size`. For `low_rank` the size is at most 1."""
         reach = self._reach(layer, strategy)
         return reach is not None and reach >= size
 
@@ -212,19 +212,9 @@ def perturbation_curves(
 
     Returns rows of measure `manipulation` in nats/token, with interval, p-value, p-value adjusted over layers, minimum
     detectable effect and null band. The column `condition` is a strategy of `Perturbations` or `gate`, and `strength`
-    is the size or alpha. Gains are applied to layers and to sublayers. Sizes that a strategy cannot reach are omitted.
-
-    Args:
-        stack: The model.
-        data: The text. Hundreds of conditions run on all of it.
-        sizes: Relative sizes of weight changes.
-        alphas: Gains on updates: 0 skips a layer, 1 is the original model.
-        layers: Layers to change (default: all).
-        seed: Seed of the noise and the resamples.
-        cache: Losses that are already known, and callbacks for new ones.
-
-    Raises:
-        MeasureError: If weights are not finite.
+    is the size or alpha. Gains are applied to layers and to sublayers: 0 skips them, 1 is the original model. Sizes
+    that a strategy cannot reach are omitted. Hundreds of conditions run on all of `data`. Raises `MeasureError` if
+    weights are not finite.
     """
     layers = range(stack.depth) if layers is None else layers
     perturbations = Perturbations(stack, seed)
@@ -253,8 +243,8 @@ def joint_losses(
 ) -> list[Loss]:
     """Compute the losses when each strategy changes all of `layers` at once.
 
-    The sizes are `SMALL` and the largest one in `SIZES`, if the strategy reaches them on all layers. If `seed` is that
-    of `perturbation_curves`, each layer is changed in the same way.
+    Of the `SIZES` that a strategy reaches on all layers, it uses the largest one, and `SMALL` if it is among them. If
+    `seed` is that of `perturbation_curves`, each layer is changed in the same way.
     """
     perturbations = Perturbations(stack, seed)
     interventions = []

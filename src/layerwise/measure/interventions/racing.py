@@ -3,9 +3,9 @@
 A look is one interim test: text is added, and every layer still in the race is tested on all text read so far. The
 probability of any wrong decision at any look is below 5 %. This error rate is divided over decisions (`ERROR_SHARES`,
 one-sided), over looks (each spends the fraction `SPENDING` of the rest, the last look all of it; Maron and Moore 1994)
-and over layers (Holm 1979). `no_effect` and `harmful` wait until even a rare kind of document (`RARE`) has probably
-been read. A layer found to be harmful is tested again on later documents. A layer also leaves the race if more text is
-unlikely to be conclusive (`FUTILE`; Spiegelhalter et al. 1986).
+and over layers (Holm 1979). `no_effect` and `harmful` are decided only after even a rare kind of document (`RARE`) has
+probably been read. A layer found to be harmful is tested again on later documents. A layer also leaves the race if more
+text is unlikely to be conclusive (`FUTILE`; Spiegelhalter et al. 1986).
 """
 
 from __future__ import annotations
@@ -67,16 +67,9 @@ def racing(
 ) -> list[Score]:
     """Race the layers of `stack` on `data`.
 
-    If there are at least 16 documents, only the beginning of one window of each is read. The rest adds little
-    information, because losses within a document are correlated.
-
-    Args:
-        stack: The model.
-        data: The text.
-        beginning: Number of tokens to score per window.
-        seed: Seed of the order of documents.
-        margin: Smallest effect that counts, in nats/token.
-        cache: Losses that are already known, and callbacks for new ones.
+    If there are at least 16 documents, only `beginning` tokens of one window of each are scored. The rest adds little
+    information, because losses within a document are correlated. `margin` is the smallest effect that counts, in
+    nats/token.
 
     Returns:
         One row per layer with the decision, effect, simultaneous interval, minimum detectable effect, documents and
@@ -130,7 +123,7 @@ ERROR_SHARES: Mapping[Decision, float] = {"matters": 0.7, "no_effect": 0.2, "har
 """Fraction of the error rate that each decision gets."""
 
 RARE = 0.04
-"""Frequency of a kind of document that must have been read, with high probability, for `no_effect` and `harmful`."""
+"""A kind of document this frequent must probably have been read before `no_effect` or `harmful` is decided."""
 
 FUTILE = 0.35
 """Predictive power below which a layer leaves the race."""
@@ -159,11 +152,11 @@ def race(
     seed: int = 0,
     margin: float = MIN_EFFECT,
 ) -> Race:
-    """Race layers over pieces of text, which are documents or windows.
+    """Race layers: measure all of them on some text, then those without a verdict on more text, and so on.
 
-    Each look measures only the added pieces, and only the layers still in the race. `keys` has the plan name of the
-    losses of each layer, and `lengths` the number of scored tokens of each piece. If pieces are only the beginnings of
-    documents, `full_lengths` has the scored tokens of the full documents.
+    `keys` has the plan name of the losses of each layer, and `lengths` the number of scored tokens of each piece of
+    text, a document or window. If pieces are only the beginnings of documents, `full_lengths` has the scored tokens of
+    the full documents.
     """
     full_lengths = full_lengths or lengths
     strata = Strata.from_lengths(full_lengths).at_most(FIRST_LOOK // MIN_STRATUM_DOCUMENTS)
@@ -194,7 +187,7 @@ def race_rows(result: Race) -> list[Score]:
 def rare_documents(layers: int) -> int:
     """Return the number of documents to read so that a rare kind of document is unlikely to be missed.
 
-    If 4 % of all documents are of this kind, the probability to miss it is 0.05 / (2 layers).
+    If 4 % of all documents are of this kind, the probability of missing it is 0.05 / (2 layers).
 
     >>> rare_documents(12), rare_documents(30)
     (152, 174)
@@ -244,7 +237,7 @@ class Race:
         return [layer for layer in self.keys if layer not in self.finishes]
 
     def comparisons(self, decision: Decision) -> float:
-        """Return the number that `ALPHA` is divided by in one-sided tests for `decision` at this look (Holm 1979)."""
+        """Return the number by which `ALPHA` is divided in one-sided tests for `decision` at this look (Holm 1979)."""
         decided = sum(finish.decision == decision for finish in self.finishes.values())
         return max(1, self.depth - decided) / (self.rate * ERROR_SHARES[decision])
 

@@ -30,18 +30,13 @@ from layerwise.results.vocabulary import (
 )
 
 Surveys = Mapping[str, Mapping[int, Survey]]
-"""The surveys of each variant by seed."""
 
 
 def robustness_rows(variants: Surveys, *, chance: float, classes: int, leads: str, batch: int) -> list[Score]:
     """Return the rows of measure `robustness`, with differences from the baseline if there is one.
 
-    Args:
-        variants: The surveys of each variant by seed.
-        chance: Fraction of examples that have the most frequent label.
-        classes: Number of classes.
-        leads: The metric that the report shows first.
-        batch: Number of examples that run under the same random plan.
+    `variants` has the surveys of each variant by seed, and `chance` is the fraction of the most frequent label. The
+    report shows the metric `leads` first. `batch` examples run under the same random plan.
     """
     depth = max(survey.depth for surveys in variants.values() for survey in surveys.values())
     rows = [

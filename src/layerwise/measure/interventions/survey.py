@@ -68,7 +68,7 @@ class EvaluationGrid:
 
 @dataclass(frozen=True, slots=True)
 class NodeLoss:
-    """The missing ones of `count` nodes with a `layout`: one `node`, or `several` drawn for each batch."""
+    """The missing nodes, out of `count` nodes with a `layout`: one `node`, or `several` drawn for each batch."""
 
     count: int
     layout: str
@@ -284,7 +284,7 @@ def survey(
     only: Sequence[Condition] | None = None,
     progress: Progress | None = None,
 ) -> Survey:
-    """Evaluate the model on `examples` under every condition and fixed order of `grid`, or under `only` these."""
+    """Evaluate the model under the conditions and fixed orders of `grid`, or just under the conditions `only`."""
     selected = tuple(conditions(stack.depth, grid)) if only is None else tuple(only)
     orders = _fixed_orders(stack.depth, grid) if only is None else ()
     total = len(selected) + len(orders)

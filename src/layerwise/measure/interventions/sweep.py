@@ -212,7 +212,6 @@ def plan_records(members: Iterable[Member]) -> list[PlanRecord]:
 
 
 def count_shards(plans: Sequence[Plan], data: EvalData, workers: int) -> int:
-    """Count the shards of a sweep on several workers."""
     return len(_Work.from_plans(plans, data).divide(workers))
 
 
@@ -225,7 +224,6 @@ def estimate_cost(
 def estimate_streaming(
     stack: Stack, resident: ResidentLayers, plans: Sequence[Plan], data: EvalData
 ) -> StreamingEstimate:
-    """Estimate the cost of a sweep whose layers are read from disk."""
     return _Work.from_plans(plans, data).streaming(stack, resident)
 
 
@@ -238,8 +236,6 @@ class _BatchPlans:
 
 @dataclass(frozen=True)
 class _Work:
-    """The batches with unfinished plans, and their estimated cost."""
-
     pieces: tuple[_BatchPlans, ...]
     estimate: CostEstimate
 
@@ -302,8 +298,6 @@ class ShardRunner(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepShard:
-    """The plans that a worker evaluates on one batch."""
-
     batch: AnyBatch
     plans: tuple[Plan, ...]
 

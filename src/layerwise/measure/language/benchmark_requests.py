@@ -105,17 +105,10 @@ class RequestLikelihoods:
 def build_requests(
     stack: Stack, benchmarks: Benchmarks, *, batch_tokens: int, limit: int | None = None, seed: int = 0
 ) -> BenchmarkRequests:
-    """Build the requests of at most `limit` documents per benchmark.
+    """Build the requests of at most `limit` documents per benchmark; `seed` selects the few-shot examples.
 
-    Args:
-        stack: The model.
-        benchmarks: The loaded benchmarks.
-        batch_tokens: Number of tokens per batch.
-        limit: Maximum number of documents per benchmark.
-        seed: Seed of the few-shot examples.
-
-    Raises:
-        MeasureError: If there is no tokenizer, or if a request has no tokens to score or exceeds the model's context.
+    Raises `MeasureError` if there is no tokenizer, or if a request has no tokens to score or exceeds the model's
+    context.
     """
     if stack.tokenizer is None:
         raise MeasureError("Benchmarks need a tokenizer, got none. Pass one with --tokenizer.")

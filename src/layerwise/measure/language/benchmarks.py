@@ -165,11 +165,8 @@ def normalize_scores(scores: Iterable[Score], full: str, chance: Mapping[str, fl
 BOOTSTRAPS = 1000
 """Number of bootstrap resamples for the standard error of metrics such as perplexity."""
 
-BATCH_SIZE = 8
-"""Requests per batch when generating text on a CPU."""
-
-ACCELERATED_BATCH_SIZE = 64
-"""Requests per batch when generating text on an accelerator."""
+BATCH_SIZE, ACCELERATED_BATCH_SIZE = 8, 64
+"""Requests per batch when generating text on a CPU, and on an accelerator."""
 
 
 def batch_size(stack: Stack) -> int:

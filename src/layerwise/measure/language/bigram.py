@@ -43,7 +43,7 @@ class BigramModel:
         """
         sequences = [np.asarray(ids, dtype=np.int64) for ids in texts]
         if not any(len(ids) > 1 for ids in sequences):
-            raise MeasureError("A bigram model needs a text of at least 2 tokens, got none.")
+            raise MeasureError("A bigram model needs a text of at least 2 tokens, got none. Use a longer text.")
         vocabulary = 1 + max(int(ids.max()) for ids in sequences if len(ids))
         singles = np.bincount(np.concatenate(sequences), minlength=vocabulary)
         followed = np.bincount(np.concatenate([ids[:-1] for ids in sequences]), minlength=vocabulary)

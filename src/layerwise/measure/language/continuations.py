@@ -86,15 +86,9 @@ def score_continuation(stack: Stack, plan: Plan, ids: Tensor, tokens: Sequence[i
 def generate(
     stack: Stack, plan: Plan, ids: Tensor, new_tokens: int, *, temperature: float = 0.0, streamer: Any = None
 ) -> list[int]:
-    """Generate up to `new_tokens` tokens after `ids` (1, seq) under `plan`.
+    """Generate at most `new_tokens` tokens after the prompt `ids` (1, seq) under `plan`.
 
-    Args:
-        stack: The model.
-        plan: The plan to run.
-        ids: Tokens of the prompt, on the device of the model.
-        new_tokens: Maximum number of new tokens.
-        temperature: Sampling temperature; 0 means greedy decoding.
-        streamer: A transformers streamer, which receives each token.
+    A temperature of 0 means greedy decoding. `streamer` is a transformers streamer, which receives each token.
     """
     model: Any = stack.model
     config = model.generation_config

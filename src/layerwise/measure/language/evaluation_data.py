@@ -28,7 +28,6 @@ from layerwise.stack import Stack
 from layerwise.stack.max_length import longest_input
 
 BATCH_TOKENS = 4096
-"""Default number of tokens per batch."""
 
 WINDOW = 512
 """Default maximum length of windows."""
@@ -303,7 +302,7 @@ def wrap_batches(stack: Stack, batches: Iterable[Mapping[str, Any]], metric: Met
         wrapped.append(LabeledBatch(inputs, targets, names, metric, tensors))
         rows += count
     if not wrapped:
-        raise DataError("batches must have at least one batch, got none.")
+        raise DataError("There must be at least one batch, got none.")
     name = "own batches" if metric is None else f"own batches (by {getattr(metric, '__name__', 'metric')}, not nats)"
     return EvalData(name, digest.hexdigest(), 1, None, tuple(wrapped))
 

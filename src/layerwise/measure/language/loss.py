@@ -205,7 +205,7 @@ def find_head(stack: Stack) -> LanguageModelHead | None:
 
 
 def find_head_behind(model: nn.Module, bodies: Sequence[str]) -> LanguageModelHead | None:
-    """Split `model` after the first of `bodies` (module names) whose head acts on each token independently."""
+    """Split `model` after the first of `bodies` (module names) for which the head acts on each token independently."""
     inputs = example_inputs(model)
     if inputs is None or "input_ids" not in inputs:
         return None

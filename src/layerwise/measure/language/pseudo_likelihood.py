@@ -104,16 +104,10 @@ def log_likelihoods(
     T is the temperature (Wang and Cho 2019; Salazar et al. 2020). Special tokens are not scored. A causal model reads
     the start token first; if the tokenizer has none, the first token of the text is not scored.
 
-    Args:
-        scorer: The model.
-        passages: The texts to score.
-        temperature: Temperature T of the logits.
-        too_long: Raise an error if passages exceed the model's positions, or return NaN for them ("skip").
-        progress: Called with the completed fraction, from 0 to 1.
-
     Raises:
         MeasureError: If likelihoods are not finite.
-        DataError: If a passage is too long or a token id is not in the model's vocabulary.
+        DataError: If a passage is too long and `too_long` is not "skip" (which returns NaN), or if a token id is not in
+            the model's vocabulary.
     """
     lines = encode_passages(scorer.tokenizer, passages, scorer.objective)
     fitting = _drop_too_long(lines, passages, scorer.positions, too_long)

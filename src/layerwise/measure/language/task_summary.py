@@ -66,7 +66,7 @@ def mean_over_tasks(rows: Sequence[Score], metric: str) -> Score:
 
 
 def median_over_tasks(rows: Sequence[Score], metric: str) -> Score:
-    """Return the median over tasks, with an interval from medians of normal draws within each task's interval."""
+    """Return the median over tasks, with an interval from medians of random draws according to the tasks' intervals."""
     values = np.array([row.value for row in rows])
     value = float(np.median(values))
     low = high = None

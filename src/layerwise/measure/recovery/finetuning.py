@@ -251,7 +251,6 @@ def noise_direction(weights: Mapping[str, Tensor], seed: Sequence[int]) -> dict[
 
 
 def add_noise(weights: Mapping[str, Tensor], direction: Mapping[str, Tensor], scale: float) -> dict[str, Tensor]:
-    """Return `W + scale * direction` in float32."""
     return {name: tensor.float() + scale * direction[name] for name, tensor in weights.items()}
 
 

@@ -79,11 +79,11 @@ def recovery(
     a given loss increase on the evaluation text. `reinitialize` draws new initial weights (Zhang, Bengio and Singer,
     JMLR 2022, arXiv 1902.01996, section 3). The control is the undamaged model, trained on the same batches.
 
-    Each layer, damage and scope has these rows with Student's intervals over seeds, only the first if the damage is
-    within the tolerance:
+    Each layer, damage and scope has these rows, with Student's intervals over seeds. If the damage is within the
+    tolerance, there is only the first row.
 
         initial_damage   nats/token above the control before fine-tuning
-        steps            number of steps to recover, at most all steps (restricted mean)
+        steps            mean number of steps to recover, where runs that do not recover count with all steps
         area             sum over steps of the nats/token above the control
         censored         fraction of seeds that did not recover, or whose loss became non-finite (Wilson's interval)
         steps_to_original, censored_original   the same relative to the original model, as published
@@ -183,7 +183,6 @@ class _Study:
         recovered: Mapping[int, Sequence[LossCurveKey]],
         undamaged: Mapping[int, Sequence[float]],
     ) -> tuple[list[Score], list[LayerRecovery]]:
-        """Return the rows of every layer, and the recovery of each damaged layer averaged over seeds."""
         evaluated = self.tuning.evaluation.documents, self.tuning.evaluation.tokens
         about: dict[str, Any] = dict(zip(("condition", "variant"), treatment, strict=True))
         rows: list[Score] = []

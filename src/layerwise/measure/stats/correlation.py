@@ -17,7 +17,7 @@ MIN_LAYERS = 4
 """Minimum number of layers for a rank correlation."""
 
 MAX_RANK_CORRELATION = 0.99
-"""Largest rank correlation that intervals are computed from, because a perfect one of few layers is not certain."""
+"""Higher rank correlations get the interval of this value, because a perfect one over few layers is not certain."""
 
 ROUNDING = 1e-9
 

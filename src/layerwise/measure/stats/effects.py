@@ -220,7 +220,7 @@ def compare_conditions(
     """Compare the losses of `conditions` with those of `baseline`, and return rows of `measure`.
 
     A condition without the column `against` also gets a row with its null band, in which `against` is `no_effect`.
-    Conditions that lack losses on some windows are omitted. If `by_task` is False, all tasks are pooled.
+    Conditions that lack losses on some windows are omitted. If `by_task` is False, there are only rows for all tasks.
     """
     rows_by_key: dict[str, list[Loss]] = defaultdict(list)
     for row in losses:

@@ -1,7 +1,7 @@
 """Arrange losses as arrays for paired comparisons, and stratify them by task.
 
-A task is the label of a group of documents. The tasks of a text have fixed fractions w_h of its tokens, which also
-weight an estimate from a part of the text (Cochran 1977, 5.4). Small tasks share one stratum.
+A task is the label of a group of documents, and a stratum is a large task or all small tasks together. An estimate from
+part of a text weights each stratum h by its fraction w_h of the tokens of the full text (Cochran 1977, 5.4):
 
     effect = sum_h w_h * effect_h            se^2 = sum_h w_h^2 * se_h^2
 """

@@ -60,10 +60,10 @@ def mcnemar_power(loss: float, rate: float, trials: int, alpha: float) -> float:
 
 
 def mcnemar_detectable(gained: int, lost: int, trials: int, comparisons: int) -> float:
-    """Return the smallest drop in accuracy that McNemar's test detects with 80 % power, or the largest possible drop.
+    """Return the smallest drop in accuracy that McNemar's test detects with 80 % power at level 5 % / `comparisons`.
 
-    The level is 5 % / `comparisons`. In addition to the drop, as many answers are assumed to change as were observed to
-    change, half of them in each direction.
+    If there is none, return the largest possible drop. In addition to the drop, as many answers are assumed to change
+    as were observed to change, half of them in each direction.
     """
     rate = min((gained + lost) / (2 * trials), 0.5)
     most = 1 - 2 * rate
@@ -95,7 +95,7 @@ def mcnemar_needed(gained: int, lost: int, trials: int, margin: float, compariso
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """A score as a ratio of sums of `numbers` values per document; with the `prefix` "log ", its logarithm."""
+    """A score that is a ratio of sums of `numbers` values per document; the `prefix` "log " means its logarithm."""
 
     numbers: int
     ratio: Callable[[Numbers], Ratio]

@@ -130,7 +130,8 @@ def skewed_interval(
 def _estimate_cumulants(residuals: Numbers, lengths: Numbers) -> tuple[Numbers, Numbers]:
     """Return the second and third cumulants of the sum of residuals, (plans,) each.
 
-    Residuals are assumed to grow with a power of `lengths`: the slope of log |residual| on log length, clipped to 0..1.
+    Residuals are assumed to grow like a power of `lengths`. The exponent is the slope of log |residual| on log length,
+    clipped to 0..1.
     """
     logs = np.log(lengths) - np.log(lengths).mean()
     largest = np.abs(residuals).max(axis=1, keepdims=True)
@@ -214,9 +215,10 @@ def sign_flips(
 
         p = (1 + #{flips with T(s d[p]) >= T(d[p])}) / (1 + flips)        T(d) = |sum_u d[u]| / its standard error
 
-    If there are at most `flips` distinct flips, 2^(units - 1), all of them are enumerated, and p is the fraction of
-    them with such a T. The test is exact for effects that are symmetric around zero. `strata` only affect the standard
-    error. All plans share the signs, and the critical value is that of the largest T (Westfall and Young 1993, 2.5).
+    If there are at most `flips` distinct flips, 2^(units - 1), each is used once and p is the fraction of flips with
+    T(s d[p]) >= T(d[p]). The test is exact for effects that are symmetric around zero. `strata` only affect the
+    standard error. All plans share the signs, and the critical value is that of the largest T over plans (Westfall and
+    Young 1993, 2.5).
     """
     values = np.atleast_2d(np.asarray(differences, dtype=np.float64))
     plans, units = values.shape
@@ -268,7 +270,7 @@ def assess_effects(
     flips: int = 10_000,
     strata: StratumLabels | None = None,
 ) -> EffectTest:
-    """Test whether each plan's effect, the `ratio` of differences and denominators, is zero.
+    """Test whether each plan's effect is zero: the `ratio` of `differences` (plans, units) and `denominators` (units,).
 
     The p-value is the larger of two: one from `sign_flips`, which is exact for symmetric effects, and one from a t test
     corrected for skewness (`skewed_interval`). Sign flips alone would have a family-wise error rate of 25 % over 30
@@ -278,13 +280,8 @@ def assess_effects(
     The null band contains all plans without effect in 95 % of studies. It is a multiple of the standard error of the
     summed differences, because that of the ratio is too small if documents differ strongly in length.
 
-    Args:
-        differences: Loss differences, (plans, units).
-        denominators: Number of tokens, (units,).
-        seed: Seed of the sign flips.
-        comparisons: Number of simultaneous tests (default: the number of plans).
-        flips: Minimum number of sign flips.
-        strata: Stratum of every unit, (units,).
+    `comparisons` is the number of simultaneous tests (default: the number of plans), and `flips` the minimum number of
+    sign flips.
     """
     above, below = _check_units(differences, denominators)
     count = len(above) if comparisons is None else comparisons
@@ -332,12 +329,8 @@ def minimum_detectable_effect(errors: ArrayLike, units: ArrayLike, *, comparison
     """Return the smallest true effect that `assess_effects` detects with 80 % power at the level ALPHA / `comparisons`.
 
     It is (t[1 - ALPHA / (2 comparisons)] + t[0.8]) standard errors, with units - 1 degrees of freedom. For fewer than
-    128 units the factor is simulated instead, because the correction for skewness reduces the power.
-
-    Args:
-        errors: Standard errors.
-        units: Number of units, or one number per error; the effective number if units differ in length.
-        comparisons: Number of simultaneous tests; the number of plans gives the first step of Holm's correction.
+    128 units the factor is simulated instead, because the correction for skewness reduces the power. `units` is one
+    number, or one per error. It is the effective number of units if they differ in length.
     """
     counts = np.asarray(units, dtype=np.float64)
     if (counts < 2).any():
@@ -474,7 +467,7 @@ def _split_strata(strata: StratumLabels | None, units: int) -> list[NDArray[np.i
     labels = np.asarray(strata)
     members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     if labels.shape != (units,) or min(each.size for each in members) < 2:
-        raise MeasureError(f"strata must label each of the {units} units and each label 2 or more, got {labels}.")
+        raise MeasureError(f"strata must have a label for each of {units} units, and each twice or more, got {labels}.")
     return [slice(None)] if len(members) == 1 else list(members)
 
 

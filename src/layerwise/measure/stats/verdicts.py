@@ -76,8 +76,8 @@ def compute_verdicts(
     """Return one row of measure `verdict` per layer of `keys`, which maps layers to the plan names of their losses.
 
     The metric of a row is the decision. `low` and `high` are simultaneous bounds of the effect, and `p_adjusted` is
-    Bonferroni-corrected. `mde` is the larger of the effect and the harm that are detected with 80 % power; for
-    `no_effect` it is the absolute value of the bound further from 0.
+    Bonferroni-corrected. `mde` is the larger of the loss increase and the loss decrease that are detected with 80 %
+    power. For `no_effect` it is the absolute value of the bound further from 0.
 
     Raises:
         MeasureError: If there are fewer than 8 windows.
@@ -120,9 +120,10 @@ def detectable_effect(effect: SampleEstimate[float], comparisons: float) -> floa
 
 @dataclass(frozen=True, slots=True)
 class HarmTest:
-    """A test for harmful layers: candidates are found on the first half of the documents and confirmed on the second.
+    """A test whether skipping a layer lowers the loss.
 
-    `first` and `second` map every layer to its effect on that half. They are empty for fewer than 16 documents.
+    Candidates are found on the first half of the documents and confirmed on the second. `first` and `second` map every
+    layer to its effect on that half. They are empty for fewer than 16 documents.
     """
 
     first: Mapping[int, SampleEstimate[float]]

@@ -44,7 +44,7 @@ class WindowSums:
         return round(sum(float(part.sum()) for part in self._below))
 
     def units(self) -> tuple[Numbers, Numbers]:
-        """Return the numerators (subjects, units) and denominators (units,) of units with a nonzero denominator."""
+        """Return numerators (subjects, units) and denominators (units,) of documents or windows with tokens."""
         above, below, _ = self._by_unit()
         return above, below
 

@@ -50,7 +50,7 @@ Grams = Mapping[str, Numbers]
 
 
 def deltas(stack: Stack, *, seed: int = 0) -> list[Score]:
-    """Correlate the weight differences D_l = W_{l+1} - W_l with those k layers later: rows of measure `deltas`.
+    """Correlate the weight differences D_l = W_{l+1} - W_l with the differences k layers later.
 
         correlation(k) = sum_l <D_l, D_{l+k}> / sum_l (|D_l|^2 + |D_{l+k}|^2) / 2            in -1..1
 
