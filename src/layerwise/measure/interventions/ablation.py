@@ -129,7 +129,7 @@ def _mean(context: InterventionContext) -> Apply:
 def _cross_fitted_means(
     context: InterventionContext, update: Callable[[CleanBatch], Tensor]
 ) -> Callable[[CleanBatch], Tensor]:
-    """Average an update (batch, seq, hidden) over the tokens of the other half of the text to (batch, 1, hidden)."""
+    """Return the mean of an update over the tokens of the other half of the text, (batch, 1, hidden)."""
     sums: dict[bool, list[Tensor]] = {True: [], False: []}
     counts = {True: 0, False: 0}
     for one in context.clean:

@@ -372,7 +372,7 @@ def _normal_sums() -> tuple[Numbers, ...]:
 def wilson(successes: ArrayLike, trials: float) -> SampleEstimate[Numbers]:
     """Return proportions p with Wilson's interval (1927), centered at (p + z^2 / 2n) / (1 + z^2 / n).
 
-    `error` is the half-width divided by z.
+    `error` is the half-width divided by z = 1.96.
     """
     z = float(special.ndtri(0.5 + LEVEL / 2))
     share = np.asarray(successes, dtype=np.float64) / trials

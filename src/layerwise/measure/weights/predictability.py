@@ -204,9 +204,10 @@ def held_out_row_residuals(
 
 
 def held_out_layer_residuals(triples: Triples, shares: Mapping[int, float]) -> dict[int, Residual]:
-    """Return the residuals at every position for a map fitted to positions that share no layer with its fold.
+    """Hold out groups of adjacent layers in turn, and return the residuals at every position.
 
-    The penalty is the median of `shares` at these positions. The result is empty for fewer than 8 layers.
+    The map is fitted to positions that share no layer with the held-out group. Its penalty is the median of `shares` at
+    these positions. The result is empty for fewer than 8 layers.
     """
     positions = list(triples.positions)
     count = min(MAX_FOLDS, len(positions) // _MIN_FOLD_LAYERS)
