@@ -49,7 +49,7 @@ REPORTED: tuple[tuple[runs.Make, Says], ...] = (
     (runs.tables("UPDATE losses SET nll = 'abc'"), (*DAMAGED, 'must be a number, got "abc"')),
     (runs.tables("ALTER TABLE losses RENAME TO l", ENDLESS), "has no table losses"),
     (runs.tables("DELETE FROM losses; DELETE FROM scores"), "has no rows yet"),
-    (runs.tables(f"{ABLATION}, claim = replace(hex(zeroblob(2500)), '0', '9')"), "contains a number that is too long"),
+    (runs.tables(f"{ABLATION}, claim = replace(hex(zeroblob(2500)), '0', '9')"), "contains too many digits"),
     (runs.tables(f"{ABLATION}, layer = 99999999999"), "must be at most 10,000"),
     (runs.replaced("run.sqlite", b"SQLite format 3\0" + b"\xff" * 4096), "is damaged"),
     (runs.tables(ANOTHER_PROGRAM), "is not a run database"),

@@ -25,10 +25,11 @@ _DIGITS = re.compile(r"\d{300}")
 
 @dataclass(frozen=True)
 class ReportData:
-    """The rows of one run, from which every number in the report is computed.
+    """The rows of one run. Every number in its report is computed from them.
 
-    `manifest` is printed in the provenance. With `losses`, two plans are compared document by document, otherwise
-    by their intervals. `level` is the significance level, `runs` are the runs of a comparison by model name.
+    The page lists the `manifest` in its chapter on provenance. If `losses` are given, two plans are compared document
+    by document, otherwise by their intervals. `level` is the significance level. In a comparison of models, `runs` maps
+    the name of each model to its run.
     """
 
     manifest: Mapping[str, object]
@@ -42,24 +43,26 @@ class ReportData:
 
     @property
     def title(self) -> str:
-        """Return the title: the name of the model, or the names of compared models."""
+        """Return the name of the model, or the names of all models that are compared."""
         names = (str(self.manifest.get(key) or "") for key in ("model", "structure"))
         return join_words(list(self.runs)) or model_title(*names)
 
     @cached_property
     def rows(self) -> Rows:
-        """Return the scores by column, without non-finite values and intervals."""
+        """Return the scores that are finite. An interval with a bound that is not finite is removed."""
         for name in {name for score in self.scores for name in (score.claim, score.task, score.metric) if name}:
             if _DIGITS.search(name):
-                raise RunError(f"Row {name[:40]!r}... contains a number that is too long. Restore the run from a copy.")
+                raise RunError(f"The name {name[:40]!r}... contains too many digits. Restore the run from a copy.")
         return Rows(_bounded(score) for score in self.scores if math.isfinite(score.value))
 
     @cached_property
     def depth(self) -> int:
-        """Return the depth from the manifest, a robustness row, or the deepest layer in the rows; 0 if unknown."""
+        """Return the number of layers, or 0 if the manifest and the rows do not tell it."""
         depth = self._depth()
         if depth > LAYER_LIMIT:
-            raise RunError(f"The depth must be at most {LAYER_LIMIT:,}, got {depth:,}. Restore the run from a copy.")
+            raise RunError(
+                f"The number of layers must be at most {LAYER_LIMIT:,}, got {depth:,}. Restore the run from a copy."
+            )
         return depth
 
     def _depth(self) -> int:
@@ -75,7 +78,6 @@ class ReportData:
 
     @cached_property
     def schedules(self) -> dict[str, Plan]:
-        """Return the parsed plans by their text."""
         parsed: dict[str, Plan] = {}
         for text in dict.fromkeys(record.plan for record in self.plans):
             try:
@@ -86,7 +88,10 @@ class ReportData:
 
     @cached_property
     def swept(self) -> tuple[PlanRecord, ...]:
-        """Return the plans of the sweep, one record per family, without those used for fine-tuning."""
+        """Return the plans that were swept, without those that only fine-tuned models ran.
+
+        A plan that is in several families has one record in each.
+        """
         if not self.rows.where(measure=vocab.FINE_TUNED, plan=PRESENT):
             return self.plans
         measured = {plan for plan, _, _ in self._effects}
@@ -105,7 +110,7 @@ class ReportData:
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
-        """Return the tasks on which plans were measured, the whole text first."""
+        """Return the tasks (groups of documents) on which plans were measured. The whole text comes first."""
         return tuple(sorted({task for _, task, _ in self._effects}, key=lambda task: (task != vocab.ALL, task)))
 
     @property
@@ -123,14 +128,14 @@ class ReportData:
         return {(str(row.plan), row.task, row.metric): row for row in self.scores if row.measure == vocab.EFFECT}
 
     def verdict(self, plan: str) -> str:
-        """Return the verdict on a plan on the whole text, or the label of the original model."""
+        """Return the verdict on a plan for the whole text; the plan of the original model is only labeled."""
         score = self.effect(plan, self.tasks[0]) if self.tasks else None
         if score is None and self.depth and self.schedules.get(plan) == Plan.identity(self.depth):
             return "original model"
         return describe_verdict(score, self.level)
 
     def effect(self, plan: str, task: str, metric: str = vocab.DELTA) -> Score | None:
-        """Return the effect of a plan on a task, which may not be finite, or None."""
+        """Return the effect of a plan on a task, or None if it was not measured. The value may be infinite or NaN."""
         return self._effects.get((plan, task, metric))
 
 

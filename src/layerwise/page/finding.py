@@ -1,6 +1,7 @@
-"""Questions, answers, verdicts and published statements.
+"""Findings: questions, answers and verdicts, many of them on statements of papers.
 
-Only findings draw conclusions. Helpers read the rows that decide and describe what an inconclusive run would need.
+Only findings draw conclusions. The functions here read the numbers that decide a question and tell how much more data
+an inconclusive run would need.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Verdict(StrEnum):
 
 
 Effect = Literal["better", "worse", "open", "bare"]
-"""Direction of a difference; `open` is inconclusive, `bare` has neither an interval nor a p-value."""
+"""Direction of a difference: `open` means inconclusive, `bare` that it has neither an interval nor a p-value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Paper:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A published statement, its section, and its number, if any."""
+    """A statement of a paper, with the section and the number that the paper reports, if any."""
 
     paper: Paper
     statement: str
@@ -54,10 +55,11 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A question, its answer of at most two sentences, and the verdict, which is None if no interval decides.
+    """A question, its answer in at most two sentences, and its verdict.
 
-    `estimate` is the number that decides, in `unit`, `margin` the smallest effect that counts, `rule` how the
-    verdict follows, and `published` the statement of a paper.
+    `verdict` is None if no interval decides the question. `estimate` is the deciding number in units of `unit`,
+    `margin` the smallest effect that counts, and `rule` explains how the verdict follows from them. `published` is the
+    statement of a paper that the question tests.
     """
 
     question: str
@@ -77,7 +79,7 @@ class Finding:
 
     @property
     def summary(self) -> str:
-        """Return the answer, followed by the number that decides."""
+        """Return the answer, followed by the deciding number."""
         return f"{self.answer}{self._measured}"
 
     @property
@@ -100,7 +102,7 @@ class Finding:
 
     @property
     def full_statement(self) -> str:
-        """Return the question, the answer and the verdict, followed by the number that decides."""
+        """Return the question, the answer and the verdict, followed by the deciding number."""
         return f"{self.statement}{self._measured}"
 
     @property
@@ -110,7 +112,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question asked of every run, with the rule that decides it."""
+    """A question about a published statement, with the rule that decides it for every run."""
 
     text: str
     rule: str
@@ -134,7 +136,7 @@ def format_estimate(estimate: Estimate, *, signed: bool = False) -> str:
 
 
 def to_verdict(is_decided: bool | None) -> Verdict | None:
-    """Return the verdict on a plain answer, or None if there are no intervals.
+    """Return `supported` if an answer is decided and `inconclusive` if not; None if there are no intervals.
 
     >>> to_verdict(True), to_verdict(False), to_verdict(None)
     (<Verdict.SUPPORTED: 'supported'>, <Verdict.INCONCLUSIVE: 'inconclusive'>, None)
@@ -143,7 +145,7 @@ def to_verdict(is_decided: bool | None) -> Verdict | None:
 
 
 def judge_effect(row: Score, level: float, *, more_is_better: bool = False) -> Effect:
-    """Return the direction of a difference; by default less is better, as for a loss.
+    """Return the direction of a difference. By default, smaller values are better, as for a loss.
 
     >>> row = Score("healing_contrast", "difference", -0.2, -0.3, -0.1)
     >>> judge_effect(row, 0.05), judge_effect(row, 0.05, more_is_better=True)
@@ -157,7 +159,7 @@ def judge_effect(row: Score, level: float, *, more_is_better: bool = False) -> E
 
 
 def describe_loss_change(row: Score) -> str:
-    """Describe a loss change; only an interval that excludes zero is a cost or gain.
+    """Describe a loss change. It is called a cost or a gain only if its interval excludes zero.
 
     >>> rows = (Score("search", "delta_nll", value, value - 0.1, value + 0.1) for value in (0.2, -0.2, 0.0))
     >>> list(map(describe_loss_change, rows))
@@ -171,7 +173,7 @@ def describe_loss_change(row: Score) -> str:
 
 
 def is_equal(row: Score) -> bool:
-    """Check whether the interval of a loss difference is inside the margin of equality.
+    """Check whether the interval of a loss difference lies within ±`EQUAL_NATS`.
 
     >>> is_equal(Score("search", "above_chosen", 0.001, -0.002, 0.004)), is_equal(Score("search", "above_chosen", 0.0))
     (True, False)
@@ -180,7 +182,7 @@ def is_equal(row: Score) -> bool:
 
 
 def effect_to_verdict(effect: Effect) -> Verdict | None:
-    """Return the verdict on "is it better?", or None if there are no intervals.
+    """Return the verdict on the question "Is it better?", or None if there are no intervals.
 
     >>> effect_to_verdict("better"), effect_to_verdict("worse"), effect_to_verdict("bare")
     (<Verdict.SUPPORTED: 'supported'>, <Verdict.CONTRADICTED: 'contradicted'>, None)
@@ -190,29 +192,35 @@ def effect_to_verdict(effect: Effect) -> Verdict | None:
 
 
 EQUIVALENCE = 1.16
-"""(z[.975] + z[.9]) / (z[.975] + z[.8]): factor by which an interval must be narrower to lie inside the margin."""
+"""Smallest margin of equality that a study can confirm, relative to the minimum detectable effect of the study.
+
+It is (z[.975] + z[.9]) / (z[.975] + z[.8]).
+"""
 
 MAX_TEXT, MAX_SEEDS = 1_000, 100
-"""Largest multiples of the text, and of the seeds, that are proposed."""
+"""Maximum multiple of the text, and of the number of seeds or other data, that is recommended."""
 
 NULLS = {"baseline": "the baseline", "sequential": "the variant trained as long in order"}
-"""Training variants in order that are nulls, and their names in a sentence."""
+"""Baselines that were trained with their layers in order, and their names in a sentence."""
 
 MAX_LATE_FALL = 0.02
-"""Maximum share of the fall of the validation loss in the last quarter of a finished training."""
+"""A training run is unfinished if more than this share of the fall of its validation loss is in the last quarter."""
 
 NO_INTERVALS = "The contrasts have no intervals: there are fewer than 8 documents."
 
 
 def read_contrasts(data: ReportData, claim: str, task: str = "all", **columns: Any) -> dict[str, Score]:
-    """Return the contrasts of a model by metric; `columns` select those of a layer, a change or a null."""
+    """Return the contrasts of a claim by metric, by default those of the whole model.
+
+    Pass `columns` to select the contrasts of a layer, of a condition, or against a baseline.
+    """
     of_whole_model = dict.fromkeys(("layer", "condition", "strategy", "affected", "strength", "against"))
     rows = data.rows.where(measure=CONTRAST, claim=claim, task=task, **{**of_whole_model, **columns})
     return {row.metric: row for row in rows}
 
 
 def read_estimates(data: ReportData, claim: str, *metrics: str) -> tuple[Estimate, ...] | None:
-    """Return the contrasts of a model in the order of `metrics`; None if one is missing."""
+    """Return the contrasts of the whole model in the order of `metrics`, or None if one is missing."""
     rows = read_contrasts(data, claim)
     if not set(metrics) <= set(rows):
         return None
@@ -220,13 +228,13 @@ def read_estimates(data: ReportData, claim: str, *metrics: str) -> tuple[Estimat
 
 
 def read_nulls(rows: Mapping[str, Score], metric: str) -> dict[str, Estimate]:
-    """Return a metric of the nulls (variants trained in order) by name, if it has an interval."""
+    """Return the metric of every baseline in `NULLS` for which it has an interval, by the name of the baseline."""
     read = {name: Estimate.read_bounded(rows.get(f"{metric}@{variant}")) for variant, name in NULLS.items()}
     return {name: estimate for name, estimate in read.items() if estimate is not None}
 
 
 def find_unfinished(data: ReportData, *variants: str) -> list[str]:
-    """Return the training variants whose validation loss was still falling in some seed."""
+    """Return the variants of which some seed stopped training while its validation loss was still falling."""
     return [variant for variant in variants if _is_falling(data, variant)]
 
 
@@ -244,14 +252,14 @@ def _is_falling(data: ReportData, variant: str) -> bool:
 
 
 def describe_undecided(estimate: Estimate, margin: float) -> str:
-    """Explain why an interval is inconclusive, and how much text should settle it."""
+    """Explain why an estimate is inconclusive, and how much text should settle the question."""
     if not estimate.has_interval:
         return NO_INTERVALS
     return f"The interval is compatible with both yes and no{describe_text_needed(estimate, margin)}."
 
 
 def describe_text_needed(estimate: Estimate, margin: float) -> str:
-    """Describe the amount of text that should settle a question, as the end of a sentence; empty if unknown.
+    """Return the end of a sentence that tells how much text should settle a question; empty if unknown.
 
     >>> describe_text_needed(Estimate(0.0, mde=0.1, tokens=1000), 0.05)
     '; about 5,400 tokens should settle it'
@@ -267,7 +275,7 @@ def describe_text_needed(estimate: Estimate, margin: float) -> str:
 
 
 def describe_data_needed(estimate: Estimate, margin: float, what: str) -> str:
-    """Describe how many times as much data should settle a question, as a sentence; empty if there is enough.
+    """Return a sentence that tells how many times the data should settle a question; empty if unknown or enough.
 
     >>> describe_data_needed(Estimate(0.0, mde=0.2), 0.1, "the questions")
     ' About 5 times the questions should settle it.'

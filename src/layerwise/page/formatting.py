@@ -1,6 +1,7 @@
 """Format numbers, intervals, p-values and names for pages, tables and the terminal.
 
-Numbers have three significant digits and a true minus sign; an interval has the decimals of its value.
+Numbers have three significant digits and a true minus sign. The bounds of an interval have as many decimals as the
+value.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ TINY, MOST_DECIMALS = 1e-4, 9
 
 
 def count_decimals(*values: float) -> int:
-    """Return the decimals for three significant digits of the largest value.
+    """Return the number of decimals that gives the largest value three significant digits.
 
     >>> count_decimals(0.0123), count_decimals(1.5, 0.2), count_decimals(250.0)
     (4, 2, 0)
@@ -44,7 +45,7 @@ def format_fixed(value: float, decimals: int, *, signed: bool = False) -> str:
 
 
 def format_number(value: float, *, signed: bool = False) -> str:
-    """Format a number with three significant digits; integers stay integers.
+    """Format an integer in full, and any other number with three significant digits.
 
     >>> format_number(0.012345), format_number(12345), format_number(-0.5), format_number(1e-7)
     ('0.0123', '12,345', '−0.500', '1.00×10^−7')
@@ -60,7 +61,7 @@ def format_number(value: float, *, signed: bool = False) -> str:
 
 
 def format_large(value: float) -> str:
-    """Format a number, with a power of ten from 1e9 on.
+    """Format a number; from 1e9 on, as a power of ten.
 
     >>> format_large(2764800.0), format_large(3.21e13), format_large(0.125)
     ('2,764,800', '3.21×10^13', '0.125')
@@ -74,7 +75,7 @@ def format_large(value: float) -> str:
 def format_interval(value: float, low: float | None, high: float | None, *, signed: bool = False) -> str:
     """Format a value with its interval, if any.
 
-    Digits are added until the bounds differ and do not look like zero.
+    Decimals are added until the bounds look different, and until a bound that is not zero does not look like zero.
 
     >>> format_interval(0.4123, 0.38, 0.4512, signed=True), format_interval(3e-6, 1e-6, 5e-6)
     ('+0.412 [+0.380, +0.451]', '3.00×10^−6 [1.00×10^−6, 5.00×10^−6]')
@@ -122,7 +123,7 @@ def format_percent(value: float) -> str:
 
 
 def format_perplexity(nats: float) -> str:
-    """Format a difference in nats as the perplexity relative to that of the original model, e^x.
+    """Format a loss difference of x nats as the factor by which the perplexity changes, e^x.
 
     >>> format_perplexity(0.1), format_perplexity(-0.006), format_perplexity(2.5), format_perplexity(6.45)
     ('×1.105', '×0.994', '×12.2', '×633')
@@ -145,7 +146,7 @@ def is_resolved(score: Score, level: float) -> bool:
 
 
 def describe_verdict(score: Score | None, level: float) -> str:
-    """Describe a loss difference: `worse`, `better`, or the effect that its interval excludes.
+    """Describe a loss difference as worse or better, or else state the effect that could have been detected.
 
     >>> describe_verdict(Score("effect", "delta_nll", 0.001, p=0.4, mde=0.02), 0.05)
     'no effect found (detectable above 0.0200 nats)'
@@ -183,7 +184,7 @@ NATS_EXPLAINED = "Losses are in nats/token: with 0.69 nats more, the right token
 
 
 def label(name: str) -> str:
-    """Write a strategy, family or metric as words; GGUF types are unchanged.
+    """Write the name of a strategy, family or metric in words. GGUF types are not changed.
 
     >>> label("leave_one_out"), label("Q4_0")
     ('leave one out', 'Q4_0')
@@ -192,7 +193,7 @@ def label(name: str) -> str:
 
 
 def join_words(words: Sequence[str]) -> str:
-    """Join words to a list in a sentence.
+    """Join words with commas and "and".
 
     >>> join_words(["a"]), join_words(["a", "b"]), join_words(["a", "b", "c"])
     ('a', 'a and b', 'a, b and c')
@@ -210,7 +211,7 @@ def format_count(number: int, noun: str) -> str:
 
 
 def to_sentence(text: str) -> str:
-    """Write a clause as a sentence.
+    """Capitalize a clause and add a period.
 
     >>> to_sentence("ramp is skipped"), to_sentence("Already one.")
     ('Ramp is skipped.', 'Already one.')
@@ -233,7 +234,7 @@ NULL_NAMES = {
 
 
 def format_null(null: str) -> str:
-    """Return the name of a null (a baseline) in words.
+    """Return the name of a null baseline in words.
 
     >>> format_null("random_init"), format_null("something_else")
     ('randomly initialized model', 'something else')
@@ -250,7 +251,7 @@ def make_variant_tiles(variants: Collection[str], seeds: Mapping[str, Collection
 
 
 def describe_incomplete(*parts: tuple[Collection[str], str]) -> str | None:
-    """Return the banner that names what is incomplete, or None."""
+    """Return the banner that lists what is incomplete, or None if everything is complete."""
     nonempty = [(names, noun) for names, noun in parts if names]
     if not nonempty:
         return None
@@ -266,9 +267,9 @@ ABSENT = "–"
 class Format:
     """The format of a quantity in tables, sentences and figures.
 
-    A value is multiplied by `scale` and written with `decimals` (default: three significant digits), a sign if
-    `signed`, its `unit`, and with `bounds` its interval. `axis` is the axis title, `span` the axis range,
-    `reference` the value of a dotted line.
+    A value is multiplied by `scale` and written with `decimals` (default: three significant digits) and its `unit`.
+    `signed` adds a plus sign, `bounds` adds the interval, and `whole` rounds to an integer. In figures, `axis` is the
+    title of the axis, `span` its range, and `reference` the value of a dotted line.
     """
 
     axis: str = ""
@@ -288,7 +289,7 @@ class Format:
         return replace(score, value=self.scale * score.value, low=low, high=high)
 
     def text(self, score: Score | None) -> str:
-        """Format a score with its unit and interval; a dash if there is none.
+        """Format a score with its unit and interval, or return a dash if the score is None.
 
         >>> row = Score("healing", "share", 0.412, 0.38, 0.451)
         >>> Format().text(row), PERCENT.text(row), Format(decimals=1, bounds=False).text(row), Format().text(None)
@@ -311,7 +312,7 @@ class Format:
         return f"{text}{self.unit} {interval}"
 
     def interval(self, score: Score) -> str:
-        """Format the interval alone.
+        """Format the interval of a score without the value.
 
         >>> Format().interval(Score("healing", "share", 0.412, 0.38, 0.451))
         '[0.380, 0.451]'
@@ -330,7 +331,7 @@ class Format:
         return f"{format_fixed(value, self.decimals, signed=self.signed)}{self.unit}"
 
     def replace(self, **changes: object) -> Format:
-        """Return a copy with other fields: `NATS.replace(signed=True)`."""
+        """Return a copy in which some fields are changed, as in `NATS.replace(signed=True)`."""
         return replace(self, **changes)  # type: ignore[arg-type]
 
 
@@ -356,7 +357,7 @@ def format_value(value: object) -> str:
 
 
 def lookup_format(names: Mapping[Any, str]) -> Callable[[Any], str]:
-    """Return a function that replaces values by their names, if they have one.
+    """Return a function that formats a value as its name in `names`, or as itself if it has none.
 
     >>> [lookup_format({"mlp": "MLP"})(value) for value in ("mlp", "attention", 0.5)]
     ['MLP', 'attention', '0.5']

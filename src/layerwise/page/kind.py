@@ -1,10 +1,11 @@
-"""The page of a kind of run: sections with figures, tables and findings, for all `layerwise.page.writers`.
+"""Describe the page of a kind of run: its sections with figures, tables and findings.
 
-Titles and notes are in a Markdown file with the name of the module:
+`layerwise.page.writers` writes this description as HTML, Markdown and terminal text. Titles and notes are in a Markdown
+file with the name of the module. Below each heading is a paragraph:
 
-    # healing | How much does healing recover? | Healing     anchor of a section, title, menu entry; then its lead
-    ## missing                                               line shown if nothing was healed
-    ## nats | Nats/token above the original model            name of a part, title; then its note
+    # healing | How much does healing recover? | Healing     anchor, title and menu entry of a section; its first text
+    ## missing                                               text shown if nothing was healed
+    ## nats | Nats/token above the original model            name and title of a part; its note
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ Derive = Callable[[ReportData], Iterable[Score]]
 class Text:
     """Findings or sentences that a function computes from the rows.
 
-    `terminal` also prints them (default: unless `folded` hides them behind their title on the page), `note` is small
-    print, and `small` makes sentences small print.
+    `folded` hides them behind their title on the page. `terminal` decides whether the terminal prints them (default:
+    if they are not `folded`). `small` shows sentences in small print, in which the `note` always is.
     """
 
     facts: Facts
@@ -79,10 +80,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: the row of the first `metric` that exists, formatted by `show`.
+    """A column of a `Pivot`. A cell shows one of the rows that belong to its line, formatted by `show`.
 
-    Without metrics it is the first row of the line. `where` filters by any column; `text` formats all rows of the
-    line.
+    `where` filters these rows. The cell shows the row with the first `metric` that exists, or the first row if no
+    metric is given. If `text` is given, the cell shows what this function returns for all of the rows.
     """
 
     head: str
@@ -106,12 +107,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pivot:
-    """A table with a line for each combination of the columns `rows` (heading to column).
+    """A table that groups the rows of a run by some of their columns, with a line for each combination of values.
 
-    Cells are `columns`, and with `across` one for each value of that column. `where` and `derive` choose rows as in a
-    mark. `split` makes a table for each value of a column, `folded` hides it behind its title, `terminal` prints it (or
-    that many of its columns; default: unless folded), `words` formats the values of `rows` and `across`, and `order`
-    sorts the lines. `badges` are words shown as badges. Empty columns are omitted.
+    `rows` maps headings to the columns that group. A line has a cell for each of `columns` and, if `across` names a
+    column, one for each value of that column. `where` and `derive` choose the rows as in `Mark`. If `split` names a
+    column, each of its values has a separate table. `folded` hides the table behind its title. `terminal` prints it,
+    or only its first columns if it is a number (default: if it is not `folded`). `words` formats the values of `rows`
+    and `across`, `order` is the sort key of the lines, and `badges` has the words shown as badges. Empty columns are
+    omitted.
     """
 
     name: str = ""
@@ -169,7 +172,7 @@ class Pivot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomTable:
-    """A table that a function computes, if lines and cells are not single rows."""
+    """A table that is computed by a function, because `Pivot` cannot describe it."""
 
     name: str = ""
     title: str = ""
@@ -186,14 +189,14 @@ class CustomTable:
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """Marks side by side; if they share choices, the first has the controls."""
+    """Figures side by side. If all of them have the same controls, only the first one shows them."""
 
     marks: tuple[Mark, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CustomHtml:
-    """HTML that a function makes, only for the page."""
+    """HTML that a function returns. It is shown on the page but not in Markdown or on the terminal."""
 
     draw: Callable[[ReportData], Markup]
     name: str = ""
@@ -206,10 +209,12 @@ Part = Mark | SideBySide | Text | Pivot | CustomTable | CustomHtml
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A section of the page: its anchor, title, menu name, and parts in reading order (or a function of the run).
+    """A section of the page.
 
-    It is written if rows match `needs` (a filter or function; default: the measure is the anchor), otherwise the line
-    `missing` is. `load_texts` is the kind whose file has the text; text given here comes first.
+    `short` is its title in the menu. `parts` are its contents in reading order, or a function that returns them for a
+    run. The section is shown if rows match `needs`, a filter or a function (default: rows whose measure is the anchor).
+    Otherwise, the text `missing` is shown. `prose` is the kind of run whose Markdown file contains the texts of the
+    section. Texts that are given here replace them.
     """
 
     anchor: str
@@ -263,18 +268,21 @@ def format_statement(statement: Finding | str) -> str:
 
 
 def join_statements(facts: Facts, count: int | None = 1) -> Callable[[ReportData], str]:
-    """Return the first `count` findings or sentences as the answer of a kind (None: all)."""
+    """Return a function that joins the first `count` findings or sentences of a run (None: all of them)."""
     return lambda data: " ".join(map(format_statement, islice(facts(data), count)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of run; a run is of this kind if it has rows of one of `measures`, or if `present` says so.
+    """A kind of run, and the page that is written for it.
 
-    `answer` is the verdict at the top of the page and the end of the terminal output. `tiles` are (number, name) for
-    the masthead, which also shows the manifest's `counts`. `unfinished` is the banner of an incomplete run, `following`
-    the next steps, and `has_published` adds the chapter of the published findings after the first section. Kinds of a
-    run are shown in ascending order of `rank`.
+    A run is of this kind if it has rows of one of `measures` or, if `present` is given, if that function returns True.
+    If a run is of several kinds, they are shown in ascending order of `rank`.
+
+    `answer` is the verdict at the top of the page and at the end of the terminal output. `tiles` returns pairs of a
+    number and its name for the top of the page, where the entries `counts` of the manifest are shown, too.
+    `unfinished` returns a banner if the run is incomplete, and `following` the next steps. `has_published` adds the
+    chapter on published findings after the first section.
     """
 
     name: str

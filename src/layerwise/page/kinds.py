@@ -1,4 +1,4 @@
-"""The kinds of run and the findings on published statements, loaded from `layerwise.catalogue` when first needed."""
+"""Load the kinds of run and the tests of published statements from `layerwise.catalogue` when they are first needed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def load_kinds() -> tuple[Kind, ...]:
 
 
 def present_kinds(data: ReportData) -> tuple[Kind, ...]:
-    """Return the kinds of a run; an empty run is shown as a sweep."""
+    """Return the kinds that a run belongs to. An empty run counts as a sweep."""
     kinds = load_kinds()
     return tuple(kind for kind in kinds if kind.is_of(data)) or kinds[:1]
 
 
 Judge = Callable[[ReportData], Finding | None]
-"""Returns the answer to one question from the rows of a run, or None."""
+"""Answers one question from the rows of a run, or returns None if they do not tell."""
 
 
 @cache
@@ -40,7 +40,7 @@ def load_judges() -> tuple[Judge, ...]:
 
 @cached_per_run
 def judge_published(data: ReportData) -> tuple[Finding, ...]:
-    """Return the findings on published statements for a run."""
+    """Return the findings of a run that test published statements."""
     return tuple(finding for judge in load_judges() if (finding := judge(data)) is not None)
 
 

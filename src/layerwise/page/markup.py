@@ -41,7 +41,7 @@ def html_part(name: str, **values: object) -> Markup:
 
 
 def embedded_json(value: object) -> Markup:
-    """Return JSON that cannot end its script element."""
+    """Return JSON that is safe in a script element."""
     try:
         text = _strict(value)
     except ValueError:  # a non-finite number, which is rare
@@ -76,7 +76,7 @@ _INERT = tuple(
 
 
 def escape_markdown(text: str) -> str:
-    r"""Escape text for a line or cell in Markdown; entities escape tags, because backslashes do not work everywhere.
+    r"""Escape text for a line or a table cell in Markdown.
 
     >>> print(escape_markdown("0 (1|2)*3 <b> [a](b)"))
     0 (1\|2)\*3 &lt;b> [a\](b)

@@ -1,7 +1,7 @@
-"""The page: chapters, figures, style and script in one HTML file that makes no requests.
+"""Write the page: chapters, figures, style and script in one HTML file that makes no requests.
 
-`render` is pure: the same rows give the same bytes. If a run is of several kinds, the page has the sections of each.
-The provenance comes last and lists what was not measured.
+`render` is pure: equal rows give equal bytes. If a run is of several kinds, the page has the sections of all of them.
+The last chapter is the provenance, which also lists what was not measured.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COUNTED = {"window": "maximum tokens per window"}
 
 EMBLEM = "The original model: each row shows what a step reads, colored by the layer that wrote it"
 PLOTLY = "plotlyjs/plotly-cartesian.min.js"
-"""The build of plotly.js for the figures; version and license are in the same folder."""
+"""The build of plotly.js that draws the figures. Its version and license are in the same folder."""
 
 
 def render(data: ReportData) -> str:
@@ -66,7 +66,7 @@ def render(data: ReportData) -> str:
 
 
 def write(path: Path, html: str) -> None:
-    """Write a page as a whole; raise `RunError` if that fails."""
+    """Write a page atomically, or raise `RunError` if the file cannot be written."""
     try:
         write_whole(path, html.encode(errors="backslashreplace"))
     except OSError as error:
@@ -102,7 +102,7 @@ def _asset(name: str) -> str:
 
 
 def build_chapters(data: ReportData) -> list[Chapter]:
-    """Return all chapters with content, each anchor once, and the provenance; an empty run keeps its first chapter."""
+    """Return all chapters that have content, and the provenance. If none has any, the first chapter is kept."""
     by_anchor: dict[str, Chapter] = {}
     for kind in present_kinds(data):
         for chapter in _chapters(kind, data):

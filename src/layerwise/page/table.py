@@ -15,7 +15,7 @@ GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class Tone:
-    """The color of a cell: its class, strength (0 to 1), and tooltip."""
+    """The color of a cell: its CSS class, strength (0 to 1), and tooltip."""
 
     name: str
     strength: float
@@ -24,11 +24,11 @@ class Tone:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Headings and cells; the columns from `numeric_from` on are numbers.
+    """A table of texts. The columns from `numeric_from` on contain numbers.
 
-    Columns in `code` are selected completely by a click. `tones` colors cells by (row, column), `badges` maps a
-    word at the start of a cell to a badge. On the page, `picture` draws before the first cell of a row, and an
-    `is_sortable` table can be sorted and searched.
+    A click on a cell in one of the columns `code` selects all of its text. `tones` maps (row, column) to the color of a
+    cell. `badges` maps words to badges; a cell that begins with such a word shows the badge. On the page, `picture`
+    draws something before the first cell of each row, and an `is_sortable` table can be sorted and searched.
     """
 
     head: tuple[str, ...]
@@ -44,7 +44,7 @@ class Table:
         return html_part("table", it=self)
 
     def markdown(self) -> str:
-        r"""Return the table in Markdown; every cell is escaped.
+        r"""Return the table as Markdown, with every cell escaped.
 
         >>> print(Table(("a", "b"), (("1", "x|y"),)).markdown())
         | a | b |

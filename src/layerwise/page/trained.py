@@ -1,4 +1,4 @@
-"""Trained models of a run: variants, seeds, suites, and scores averaged over seeds."""
+"""Read the trained models of a run: variants, seeds, benchmark suites, and scores averaged over seeds."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import CHANCE, FINE_TUNED
 
 SUITES = {vocab.PAIRS: "layerwise's minimal pairs", "blimp": "BLiMP", "supplement": "BLiMP supplement", "ewok": "EWoK"}
-"""Names of minimal-pair suites; other suites are files of a user."""
+"""Names of suites of minimal pairs. All other suites are files of the user."""
 TASKS = {vocab.GLUE: "GLUE", vocab.MSGS: "MSGS", vocab.OUR_MSGS: "layerwise's mixed signals"}
 RATIO = "ratio"
-"""Column value of a ratio in a table of costs."""
+"""Value of the column `against` that marks a ratio of costs."""
 LOSS = Format(axis="nats per masked token", decimals=3)
 THREE = Format(decimals=3, bounds=False)
 

@@ -216,5 +216,5 @@ def test_trainings_without_an_end_are_named() -> None:
     begun = Score("training", "train_loss", 4.0, variant="ramp", seed=7, step=10)
     banner = GROWTH_KIND.unfinished(of(*GROWTH.scores, begun))
     assert banner is not None
-    assert "1 training (ramp/7) is incomplete" in banner
+    assert "1 training run (ramp/7) is incomplete" in banner
     assert GROWTH_KIND.unfinished(GROWTH) is None

@@ -74,4 +74,4 @@ def test_an_unfinished_training_is_announced(data: ReportData) -> None:
     cut = [
         row for row in data.scores if (row.measure, row.metric, row.variant, row.seed) != (TRAINING, "steps", "elc", 1)
     ]
-    assert "1 training (elc/1) is incomplete" in render(replace(data, scores=tuple(cut)))
+    assert "1 training run (elc/1) is incomplete" in render(replace(data, scores=tuple(cut)))

@@ -204,7 +204,7 @@ def test_after_training_alone_the_terminal_says_how_to_go_on_and_what_is_unfinis
         each for each in ROBUSTNESS.scores if (each.variant, each.seed, each.metric) != ("layerdrop", 1, "steps")
     )
     text = read(render(without(replace(ROBUSTNESS, scores=begun), "position", "merging"))).text
-    assert "1 training (layerdrop/1) and 2 parts (position and merging) are incomplete" in text
+    assert "1 training run (layerdrop/1) and 2 parts (position and merging) are incomplete" in text
 
 
 @given(st.lists(st.text("abc-", min_size=1) | st.sampled_from(sorted(VARIANT_COLORS)), max_size=9))

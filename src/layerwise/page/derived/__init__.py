@@ -1,1 +1,1 @@
-"""Numbers that follow from the rows of a run: functions from rows to rows, and from rows to findings."""
+"""Numbers and sentences that are computed from the rows of a run."""

@@ -1,6 +1,6 @@
-"""Curves of plans: the effect of a strategy by the number of layers that it affects.
+"""Curves: the effect of each strategy by the number of layers that it affects.
 
-Plans that change one window of layers are recognized by their schedule.
+A plan that changes one window of layers is recognized by the order of its layers.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ DROPPED, SWAPPED = "dropped", "swapped"
 REPEATED = {2: "repeated", 3: "repeated three times"}
 
 Change = tuple[str, int, int]
-"""The kind of change, and the first and last layer that it affects."""
+"""What a plan does with a window of layers, and the first and last layer of the window."""
 
 
 def classify_change(order: Sequence[int], depth: int) -> Change | None:
-    """Return how an order of layers changes one window, or None for anything else.
+    """Return which window of layers is dropped, swapped or repeated in an order of layers.
+
+    Return None if the order is the original one or differs from it in another way.
 
     >>> classify_change([0, 1, 4, 5], 6), classify_change([0, 2, 1, 3], 4)
     (('dropped', 2, 3), ('swapped', 1, 2))
@@ -78,7 +80,7 @@ def read_single_changes(data: ReportData, done: str = DROPPED) -> Rows:
 
 
 MeanOf = Callable[[str, str, int], Score | None]
-"""Returns the mean over draws, given the family, the strategy and the number of affected layers."""
+"""Returns the measured mean over random draws for a family, a strategy and a number of affected layers, or None."""
 
 
 def average_draws(
@@ -86,8 +88,8 @@ def average_draws(
 ) -> Iterator[Score]:
     """Yield the score of every strategy at every number of affected layers.
 
-    If there are several random orders of one size, their scores and the mean are yielded. `mean_of` returns the row
-    with the interval of the mean, if it was measured.
+    If a strategy has several random draws at one number of layers, yield the score of each draw and then their mean.
+    If `mean_of` returns a row for this mean, its value and interval are used.
     """
     grouped: dict[tuple[str, str], dict[int, list[Score]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
@@ -142,7 +144,6 @@ def make_level_rows(rows: Rows, references: Mapping[str, float | tuple[float, fl
 
 
 def read_half_depth(data: ReportData) -> Rows:
-    """Return the effects of every strategy on the window of half the depth."""
     window = half_window(data.swept, data.depth)
     if window is None:
         return Rows()

@@ -1,7 +1,7 @@
-"""The rows of a growth run: variants, lengths, tuning, and the headline result.
+"""Read the rows of a growth run: its variants, training lengths, tuning, and headline result.
 
-A variant is a training schedule: `uniform`, or one in phases. A `Training` run with a share of the budget is a point on
-the frontier of its variant.
+A variant is a training schedule: `uniform`, or a schedule with several phases. Some variants are also trained for only
+a share of the budget.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ COMPARED_COSTS: dict[str, str] = {
     vocab.FLOPS: "at equal FLOPs",
     vocab.SECONDS: "at equal seconds",
 }
-"""Costs at which a variant is compared with uniform training; the first one decides."""
+"""Costs at which a variant is compared with uniform training. The verdict uses the first one."""
 
 CONTROLS: dict[str, str] = {
     "permuted": "its layer roles permuted",
     "reversed": "its layer roles reversed",
     "random": "its layers drawn at random",
 }
-"""Variants that permute the layer roles of the planned schedule; the first one decides."""
+"""Control variants, which give the roles of the planned schedule to other layers. The verdict uses the first one."""
 
 PUBLISHED, PLANNED = "published", ("importance", "published")
-"""Schedules that the study is about if there is no control."""
+"""Variants that the headline result prefers if no control was trained."""
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A training run under one schedule, for the whole budget or for a `share` of it."""
+    """The training runs of a variant (one per seed), for the full budget or for a `share` of it."""
 
     variant: str
     share: float | None = None
@@ -54,7 +54,7 @@ UNIFORM = Training(vocab.UNIFORM_TRAINING)
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The tuning of a variant: validation loss by learning rate or warm-up, and the chosen value."""
+    """The tuning of a variant: the validation loss for each learning rate (or warm-up), and the chosen one."""
 
     variant: str
     losses: Mapping[float, Score]
@@ -70,7 +70,6 @@ def is_growth(data: ReportData) -> bool:
 
 
 def list_schedules(data: ReportData) -> tuple[str, ...]:
-    """Return the schedules that were trained for the whole budget, in reading order."""
     if not is_growth(data):
         return ()
     trained = data.rows.where(measure=vocab.TRAINING, share=None) + data.rows.where(measure=vocab.HELD_OUT, share=None)
@@ -149,7 +148,10 @@ def find_headline_variant(data: ReportData) -> str | None:
 
 
 def saving_text(rows: Rows) -> str:
-    """Format the saving; with censored seeds, as a bound and their number."""
+    """Format the share of the compute that is saved.
+
+    It is only a bound if some seeds never reached the loss of uniform training, or before the first evaluation.
+    """
     metrics = (vocab.SAVING, vocab.SAVING_AT_MOST, vocab.SAVING_AT_LEAST)
     exact, most, least = (rows.one(metric=metric) for metric in metrics)
     if exact is not None:

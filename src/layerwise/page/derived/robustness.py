@@ -1,9 +1,10 @@
-"""Survival of the variants of a robustness run.
+"""Survival: which variants of a robustness run cope with which conditions.
 
-Scores are scaled by credit (see `LeadQuantity`): 0 is chance, 1 is the best variant in order. A variant *survives* a
-condition if the lower bound of its interval is at least 0.75, is *lost* if the upper bound is below 0.25, survives *in
-part* if both are in between, and is *inconclusive* otherwise. A variant at chance both in order and in random order has
-not learned and is inconclusive everywhere. Numbers without intervals are ignored.
+Scores are rescaled such that 0 is chance and 1 is the best variant with its layers in order; a loss is first converted
+by `LeadQuantity.credit`. A variant *survives* a condition if the lower bound of its interval is at least 0.75. It is
+*lost* if the upper bound is below 0.25, and survives *in part* if both bounds are between these limits. Otherwise it is
+*inconclusive*. A variant that is at chance both in order and in random order has not learned anything, so it is
+inconclusive under every condition. Scores without an interval are ignored.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ MEASURES = (
 
 CONDITIONS: dict[str, str] = {vocab.SEQUENTIAL: "in order", vocab.RANDOM_ORDER: "in random order"}
 RULES: dict[str, str] = {"even": "evenly spaced", "first": "first", "last": "last", "random": "randomly chosen"}
-"""Rules for the remaining layers."""
+"""Rules that choose which layers are kept, and their names."""
 
 EVERY_LAYER: Mapping[str, Any] = {"strategy": None, "kept": None, "layer": None, "nodes": None}
 
 ORIGINAL_ORDER, SHUFFLED_ORDER = "in order", "random order"
 SURVIVES, FADES = 0.75, 0.25
-"""Bounds of survival, as shares of the way from chance to the best variant in order."""
+"""Limits of "survives" and "lost" on the scale from chance (0) to the best variant in order (1)."""
 
 ALIKE = {True: 0.05, False: 0.02}
-"""Loss of nodes that counts as equal: nats/token for a language model, otherwise a share of the examples."""
+"""Largest difference of costs that counts as equal: in nats/token (True) or accuracy (False)."""
 
 Fate = Literal["survives", "in part", "lost", "inconclusive"]
 VERBS: dict[Fate, str] = {
@@ -71,7 +72,7 @@ BY_WHOM: dict[Fate, str] = {
 class LeadQuantity:
     """The main quantity of a run: accuracy, or loss in nats/token.
 
-    `added` formats the loss caused by missing layers.
+    `cost` is the metric for the damage by missing layers, and `added` is its format.
     """
 
     metric: str
@@ -82,7 +83,9 @@ class LeadQuantity:
     is_loss: bool
 
     def credit(self, value: float) -> float:
-        """Return an accuracy unchanged, a loss as exp(-loss), the geometric mean probability of the right tokens.
+        """Return an accuracy as it is, and a loss as exp(-loss).
+
+        For a loss, this is the geometric mean of the probabilities of the right tokens.
 
         >>> ACCURACY.credit(0.9), round(LOSS.credit(math.log(4)), 2)
         (0.9, 0.25)
@@ -111,12 +114,11 @@ LOSS = LeadQuantity(
 
 
 def quantity(data: ReportData) -> LeadQuantity:
-    """Return the main quantity: nats/token for a language model."""
+    """Return the main quantity of a run: the loss of a language model, otherwise the accuracy."""
     return LOSS if data.rows.value(measure=vocab.ROBUSTNESS, metric="leads") == 0.0 else ACCURACY
 
 
 def above(data: ReportData) -> tuple[str, Format]:
-    """Return the metric and format of the paired difference from the baseline."""
     nats = quantity(data).is_loss and data.rows.where(
         measure=vocab.ROBUSTNESS, metric="nll_above", against=vocab.BASELINE
     )
@@ -149,7 +151,6 @@ def lead_rows(data: ReportData) -> Rows:
 
 
 def kept(data: ReportData, condition: str) -> Iterator[Score]:
-    """Yield the quality of every variant by the number of layers kept, for each rule."""
     rows = select_variants(
         data, measure=vocab.ROBUSTNESS, metric=quantity(data).metric, order=condition, layer=None, nodes=None
     )
@@ -162,12 +163,12 @@ def kept(data: ReportData, condition: str) -> Iterator[Score]:
                 yield replace(full_model, strategy=rule, kept=depth)
 
 
-# ---- what survives
+# ---- survival
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurvivalCondition:
-    """A condition to survive: its heading in the matrix, its words in a sentence, and its columns."""
+    """A condition to survive: its heading (`name`), its `words` in a sentence, and the filter of its rows (`where`)."""
 
     name: str
     words: str
@@ -176,7 +177,7 @@ class SurvivalCondition:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A variant under a condition: its share of the best variant in order, and its fate."""
+    """The result of a variant under a condition. `share` is its score between chance (0) and the best variant (1)."""
 
     share: float
     fate: Fate
@@ -185,7 +186,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """The cells by variant and condition; `ends` are the credits of chance and of the best variant."""
+    """The result of every variant under every condition; `ends` are the credits of chance and of the best variant."""
 
     conditions: tuple[SurvivalCondition, ...]
     cells: Mapping[str, Mapping[SurvivalCondition, Cell]]
@@ -255,7 +256,7 @@ def _cell(row: Score, lead: LeadQuantity, scale: tuple[float, float]) -> Cell:
 
 
 def summary(data: ReportData) -> str:
-    """Describe which variants survive random order; if models were only merged, their scores."""
+    """Describe which variants survive random order, or the scores of merged models if only merging was measured."""
     groups: dict[Fate, list[str]] = {fate: [] for fate in BY_WHOM}
     at_chance: dict[str, list[bool]] = {ORIGINAL_ORDER: [], SHUFFLED_ORDER: []}
     for variant, cells in survival(data).cells.items():
@@ -347,7 +348,7 @@ def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:
     return str(fewest.variant), Plan.of(layers)
 
 
-# ---- what the loss of nodes costs
+# ---- cost of failed nodes
 
 IN_BLOCKS, AROUND, ANYWHERE, ALONE = "in blocks", "round robin", "random layers", "one by one"
 NODE_COSTS: dict[str, Mapping[str, Any]] = {
@@ -374,10 +375,10 @@ def worst_nodes(data: ReportData) -> Iterator[Score]:
 
 
 def node_sentences(data: ReportData) -> Iterator[str]:
-    """Describe the cost of losing one node for each variant in random order, and the verdicts.
+    """Yield a sentence on what the failure of one node costs each variant in random order.
 
-    Costs are equal if the interval of their difference is within two points of accuracy (0.05 nats), different if
-    it excludes zero, and otherwise inconclusive.
+    It also compares the costs of different layouts. Two costs are equal if the interval of their difference is
+    within 0.05 nats/token (two points of accuracy), different if it excludes zero, and otherwise inconclusive.
     """
     lead = quantity(data)
     rows = group_by_variant(data.rows.where(measure=vocab.NODES, failed=1, order=vocab.RANDOM_ORDER))

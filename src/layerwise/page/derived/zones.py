@@ -1,7 +1,8 @@
-"""Zones of similar neighboring states under a plan (Sun et al. 2024, section 3.1).
+"""Zones of similar neighboring hidden states under a plan (Sun et al. 2024, section 3.1).
 
-State j is the output of stage j. The contrast of a run of states is the mean similarity inside minus that between the
-run and all other states except the embedding. Borders and p-values come from rows (`layerwise.measure.activations`).
+State j is the output of stage j of the plan. The contrast of consecutive states is their mean similarity to each other
+minus their mean similarity to all other states except the embedding. Borders of zones and p-values are not computed
+here, but by `layerwise.measure.activations`.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ SIMILARITIES = {
 """Names of the similarities of hidden states."""
 
 LEVEL, MARGIN = 0.01, 0.02
-"""Conditions for another zone: p-value of the random-walk null, and minimum contrast of its borders in cosine."""
+"""Conditions for a further zone: maximum p-value under the random-walk null, and minimum cosine contrast of borders."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanZones:
     """The zones of the states 1 to `states` under a plan.
 
-    `borders` are the first states of all zones but the first (None if there are too few states), `contrasts` their
-    contrasts, and `p` tests for more zones.
+    `borders` has the first state of every zone except the first zone, or is None if there are too few states.
+    `contrasts` are the contrasts of the borders, and `p` is the p-value of the test for one more zone.
     """
 
     plan: str
@@ -57,7 +58,7 @@ class PlanZones:
 
     @property
     def by_margin(self) -> str:
-        """Describe more zones that beat the null but fail the margin, or return an empty string."""
+        """Return a sentence if one more zone beats the random-walk null but not the cosine threshold, else nothing."""
         if self.p is None or self.p > LEVEL:
             return ""
         return (
@@ -72,7 +73,7 @@ class PlanZones:
 
     @property
     def longest(self) -> tuple[int, int]:
-        """Return the longest zone, taken as the middle of the depth; the first one if several are equally long."""
+        """Return the first and last state of the longest zone, which counts as the middle of the model."""
         return max(self.ranges, key=lambda zone: (zone[1] - zone[0], -zone[0]))
 
     @property
@@ -89,7 +90,7 @@ class PlanZones:
 
     @property
     def in_words(self) -> str:
-        """Return the zones as ranges, or a dash."""
+        """Return the zones as ranges of states, or a dash if there are none."""
         return " | ".join(f"{first}–{last}" if last > first else str(first) for first, last in self.ranges) or "–"
 
     @property
@@ -103,7 +104,6 @@ def read_zones(data: ReportData) -> tuple[PlanZones, ...]:
 
 
 def find_original_zones(data: ReportData) -> PlanZones | None:
-    """Return the zones of the original model, or None."""
     trained = str(Plan.identity(data.depth)) if data.depth else ""
     return next((each for each in read_zones(data) if each.plan == trained and each.ranges), None)
 
@@ -132,9 +132,9 @@ def mirror_pairs(rows: Iterable[Score]) -> Iterator[Score]:
 
 @cached_per_run
 def read_similarities(data: ReportData, metric: str, bound: Bound = "value") -> Matrix | None:
-    """Return the similarity of every pair of states, or a bound of it; None if most pairs are missing.
+    """Return the similarity of every pair of states, or a bound of its interval, as a square matrix.
 
-    Pairs without a row or interval are NaN; the diagonal is 1.
+    Pairs that were not measured or have no interval are NaN. Return None if most pairs are missing.
     """
     rows = data.rows.where(measure=SIMILARITY, metric=metric, state=PRESENT, to_state=PRESENT)
     values = {
@@ -151,7 +151,9 @@ def read_similarities(data: ReportData, metric: str, bound: Bound = "value") -> 
 
 
 def mean_similarities(values: Matrix, first: int, last: int) -> tuple[float, float]:
-    """Return the mean similarity inside a run of states and with the others; NaN without pairs.
+    """Return the mean similarity among the states `first` to `last`, and between them and the other states.
+
+    State 0, the embedding, does not count. A mean of no pairs is NaN.
 
     >>> values = np.array([[1, 0, 0, 0], [0, 1, 0.9, 0.5], [0, 0.9, 1, 0.5], [0, 0.5, 0.5, 1]])
     >>> mean_similarities(values, 1, 2)
@@ -164,13 +166,13 @@ def mean_similarities(values: Matrix, first: int, last: int) -> tuple[float, flo
 
 
 def compute_contrast(values: Matrix, first: int, last: int) -> float:
-    """Return the similarity inside a run of states minus that with the others; 0 if unknown."""
+    """Return the first minus the second mean of `mean_similarities`, or 0 if one of them is NaN."""
     inside, outside = mean_similarities(values, first, last)
     return 0.0 if math.isnan(inside - outside) else inside - outside
 
 
 def find_clearest_zone(values: Matrix) -> tuple[int, int] | None:
-    """Return the run of at least three states with the greatest contrast, but not of all states."""
+    """Return the first and last of the consecutive states with the greatest contrast: at least three, but not all."""
     size = len(values)
     ends = [
         (first, last)
@@ -182,7 +184,7 @@ def find_clearest_zone(values: Matrix) -> tuple[int, int] | None:
 
 
 def bound_contrast(data: ReportData, metric: str, first: int, last: int) -> tuple[float, float] | None:
-    """Return bounds of the contrast of a run, for any correlation of errors; None without intervals."""
+    """Return bounds of a contrast that hold for any correlation of errors, or None if there are no intervals."""
     lows, highs = read_similarities(data, metric, "low"), read_similarities(data, metric, "high")
     if lows is None or highs is None:
         return None

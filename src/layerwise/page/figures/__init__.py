@@ -1,1 +1,1 @@
-"""Figures of the report as plain data, in light colors."""
+"""Figures of the report as plain data, in the colors of the light theme."""

@@ -1,6 +1,6 @@
 """Figures in Plotly's JSON schema, and their common style.
 
-Plotly's Python classes would take most of the time of a page for their checks; only the tests use them.
+They are plain dictionaries, because the checks in Plotly's Python classes would take most of the time to write a page.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def make_figure(
     shapes: Sequence[Shape] = (),
     **layout: Any,
 ) -> Figure:
-    """Return a figure in the common style; `x` and `y` extend its axes (None removes a property)."""
+    """Return a figure in the common style. `x` and `y` change properties of its axes; the value None removes one."""
     return Figure(
         tuple(traces),
         {
@@ -122,7 +122,7 @@ def _axis(more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def compute_limits(values: Iterable[float | None]) -> tuple[float, float] | None:
-    """Return the range of a shared axis: all values and zero, with a margin.
+    """Return the range of an axis that shows zero and all values, with a margin; None if there are no values.
 
     >>> compute_limits([1.0, None, 2.0])
     (-0.1, 2.1)

@@ -1,7 +1,7 @@
-"""The colors of the report, for light and dark paper.
+"""The colors of the report in the light and the dark theme.
 
-Figures use light colors, which the page replaces in dark mode. Series differ under common color blindness, and each has
-its own marker.
+Figures are written in light colors, and the script of the page replaces them in the dark theme. The colors of series
+can be told apart with common color blindness, and each series also has its own marker.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ DIVERGING: tuple[tuple[str, str], ...] = (
 )
 # Ten even steps through viridis (public domain, BIDS), without its palest yellow, which is invisible on white.
 VIRIDIS = ("#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#a5d72f", "#dde318")
-# Layers by depth: like viridis, but visible on dark and light paper.
+# Layers by depth: like viridis, but visible in both themes.
 DEPTH = ("#6a3fa3", "#4c62b4", "#3280b3", "#239aa3", "#36b083", "#72c164", "#aecb4b", "#dfd03c")
 
 # The published strategies have the same color in every run.
@@ -67,7 +67,7 @@ def light_color(role: str) -> str:
 
 
 def fade(color: str, opacity: float) -> str:
-    """Return a `#rrggbb` color with an opacity, in the format that the page's script replaces.
+    """Add an opacity to a `#rrggbb` color, in the notation that the script of the page replaces.
 
     >>> fade("#0072b2", 0.2)
     'rgba(0,114,178,0.2)'
@@ -99,7 +99,7 @@ def depth_color(layer: int, depth: int) -> str:
 
 
 def series_slots(strategies: Sequence[str]) -> dict[str, int]:
-    """Return the color of each strategy: fixed for published ones, then by order of appearance.
+    """Return the color index of each strategy: fixed if it is published, otherwise by order of appearance.
 
     >>> series_slots(["gain_2", "skip"])
     {'gain_2': 6, 'skip': 0}
@@ -147,12 +147,12 @@ VARIANT_COLORS: dict[str, int] = {
     "lisa": 3,
     "retrained": 4,
 }
-"""Color of each training variant; `page/provenance.md` describes them."""
+"""Color index of each training variant. `page/provenance.md` describes the variants."""
 SPARE = (10, 9, 11)  # colors that no known variant has
 
 
 def sort_variants(variants: Iterable[str]) -> tuple[str, ...]:
-    """Return the distinct variants: known ones in the order of `VARIANT_COLORS`, then the others.
+    """Return the distinct variants: those in `VARIANT_COLORS` in its order, then all others.
 
     >>> sort_variants(["mine", "layerdrop", "baseline", "mine"])
     ('baseline', 'layerdrop', 'mine')
@@ -165,7 +165,7 @@ def sort_variants(variants: Iterable[str]) -> tuple[str, ...]:
 
 
 def assign_colors(variants: Iterable[str]) -> dict[str, int]:
-    """Return the color of each variant.
+    """Return the color index of each variant.
 
     >>> assign_colors(["baseline", "mine"])
     {'baseline': 5, 'mine': 10}

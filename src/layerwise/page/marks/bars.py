@@ -22,10 +22,11 @@ MOST_TICKS = 24
 
 @dataclass(frozen=True, kw_only=True)
 class Bars(Mark):
-    """A bar for each value of the column `x`, side by side for each series.
+    """A bar with its interval for each value of the column `x`; the bars of several series are side by side.
 
-    Without series, bars that do not differ from zero are pale. `of` returns the number shown instead of the value,
-    `across` is the axis title, `at` the name of a position (with `{}`), `text` extra hover text.
+    Without series, bars that do not differ from zero are pale. If `of` is given, the height of a bar is the number that
+    this function returns. `across` is the title of the axis. In hover text, `at` names a position (`{}` is its value),
+    and `text` adds a line.
     """
 
     x: str = "layer"

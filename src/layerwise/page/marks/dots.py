@@ -1,4 +1,4 @@
-"""Dots with intervals in rows, one lane per series, with seeds as faint dots."""
+"""Dots with intervals, and faint dots for single seeds."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Lane:
 
 @dataclass(frozen=True, kw_only=True)
 class Dots(Mark):
-    """A row for each value of the column `y`, with a lane for each series.
+    """A horizontal row for each value of the column `y`, in which each series has a dot.
 
-    Rows with the column `faint` are single draws behind the others. Rows `against` the value `chance` are a dotted
-    line. `from_zero` keeps zero on the axis, `allowed` is a gray band or a function of the rows. Values below `floor`
-    are drawn there.
+    Scores with a value in the column `faint` are single draws, shown as faint dots. Scores whose column `against` is
+    `chance` are shown as a dotted line. `from_zero` makes the axis include zero. `allowed` is the range of a gray band,
+    or a function that returns it. Values below `floor` are drawn at `floor`.
     """
 
     y: str = "task"

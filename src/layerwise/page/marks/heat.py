@@ -1,4 +1,4 @@
-"""Heat maps: layers by positions, states by states, windows of layers."""
+"""Heat maps, such as similarities of hidden states or effects of windows of layers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ SIGNS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Heat(Mark):
-    """A cell for each pair of the columns `x` (across) and `y` (downwards).
+    """A heat map with a cell for each pair of values of the columns `x` (across) and `y` (down).
 
-    `diverging`: white is zero, orange more, blue less; otherwise brighter is more. `sqrt_colors` colors by the signed
-    square root, `least` and `most` fix the scale. Rows with the metric `framed` are frames from `x` to `y`. `square`
-    maps have their own axes, `numbers` writes values into cells (by `number`), `diagonal` is a dotted line, and
-    `upwards` starts at the bottom. `across` and `down` are the titles of the axes, `text` is extra hover text.
+    If the colors are `diverging`, white is zero, orange is positive and blue is negative; otherwise brighter is larger.
+    `sqrt_colors` applies the signed square root to the colors, and `least` and `most` are the ends of the scale.
+    `numbers` writes values into the cells, formatted by `number`. `diagonal` adds a dotted line. A `square` map has
+    square cells and only the rows and columns it needs. `upwards` begins at the bottom. Scores with the metric `framed`
+    are frames around the cells from `x` to `y`. `across` and `down` are the titles of the axes, and `text` adds a line
+    to the hover text.
     """
 
     x: str = "layer"

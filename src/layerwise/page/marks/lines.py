@@ -1,4 +1,4 @@
-"""Lines with intervals as ribbons, over the bands of their nulls."""
+"""Lines with intervals as ribbons, and their null baselines as gray bands."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ QUARTERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Lines(Mark):
-    """Each series as a line along the numeric column `x`, its intervals as a ribbon.
+    """A line for each series along the numeric column `x`, with its intervals as a ribbon.
 
-    `across` is the axis title, `at` the hover name of a position (with `{}`). Rows `against` something are gray bands
-    with `nulls`, otherwise omitted. `hollow` selects open points. With `sizes` the axis is logarithmic, with `percent`
-    it runs from 0 to 100 %; `reach` fixes its ends. `named` labels lines above the figure. Rows with the column `faint`
-    are single draws. Loss differences are also shown as changes of perplexity.
+    `across` is the title of the axis, and `at` names a position in hover text (`{}` is its value). The axis is
+    logarithmic if `sizes`, and from 0 to 100 % if `percent`; `reach` is its range. If `nulls` is given, scores with a
+    value in the column `against` are baselines, drawn as gray bands with the names that `nulls` returns. Scores for
+    which `hollow` returns True have open markers. Scores with a value in the column `faint` are single draws. `named`
+    adds a legend. If `show` is `DIFFERENCE`, hover text also gives the change of the perplexity.
     """
 
     x: str = "layer"
@@ -156,7 +157,7 @@ def _null(name: str, points: Points, index: int) -> list[Trace]:
 
 
 def area(points: Points, color: str, group: str) -> list[Trace]:
-    """Return the intervals of a line as a filled area, if at least two positions have one."""
+    """Return the intervals of a line as a filled area, or nothing if fewer than two positions have an interval."""
     bounded = [
         (x, row.low, row.high) for x, row in sorted(points.items()) if row.low is not None and row.high is not None
     ]
@@ -178,9 +179,10 @@ def size_axis(sizes: Iterable[float]) -> dict[str, Any]:
 
 
 def hover_text(what: str, unit: str, level: float, *, nats: bool = False) -> Describe:
-    """Return hover text: the point `what` (with `{}` or `{:.0f}` for its position), its score, interval and p-value.
+    """Return a function that writes the hover text of a point: its position, score, interval and p-value.
 
-    With `nats` the score is a loss difference, shown with its sign and as a change of perplexity.
+    `what` names the position, with `{}` or `{:.0f}` for its value. If `nats`, the score is a loss difference: it is
+    written with its sign and as a change of the perplexity, too.
     """
 
     def describe(name: str, x: float, score: Score) -> str:

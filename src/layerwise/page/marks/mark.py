@@ -1,6 +1,7 @@
-"""Common parts of figures: rows, series, colors and controls.
+"""The base class of figures: rows, series, colors and controls.
 
-A `Picture` is a place on the page. Each of its variants is a complete figure; the script only switches between them.
+A `Picture` contains a complete figure for every setting of its controls; the script of the page only switches between
+them.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
 SqrtScale = Literal["", "optional", "default"]
-"""Whether a figure has a square-root axis, and starts with it."""
+"""Whether a figure can be switched to a square-root axis (`optional`), and whether it starts with one (`default`)."""
 
 PILLS = 7  # more options than this become a menu
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A control of a figure and its options; the first is the default."""
+    """A control of a figure, and its options. The first option is the default."""
 
     question: str
     options: tuple[str, ...]
@@ -37,10 +38,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A named figure: `variants` maps one option index per choice to the figure; a single figure has the key `()`.
+    """A place on the page for a figure with controls.
 
-    `sqrt_scale` offers a square-root vertical axis, or starts with it. With a `leader` it follows that figure's
-    controls.
+    `variants` maps the options that are selected (an index for each of `choices`) to a figure. If there are no choices,
+    its only key is `()`. A picture with a `leader` has no controls and follows those of the picture with that name.
     """
 
     name: str
@@ -72,11 +73,11 @@ class Picture:
 
 
 Slots = Callable[[Sequence[str]], Mapping[str, int]]
-"""Returns the palette index of each series."""
+"""Returns the color index of each series."""
 
 
 def number_series(names: Sequence[str]) -> dict[str, int]:
-    """Assign colors by order of appearance.
+    """Return a color index for each series, in the given order.
 
     >>> number_series(["lora", "identity"])
     {'lora': 0, 'identity': 1}
@@ -86,14 +87,19 @@ def number_series(names: Sequence[str]) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark(ABC):
-    """A picture as data.
+    """The description of a figure: its rows, series, colors and controls.
 
-    `where` filters the rows (see `Rows.where`) after `derive` has computed them; `show` is the quantity. Each value of
-    the column `series` has a color from `slots` (a mapping, or a function of all names) or `known_series`; `legend` is
-    the noun of its buttons (default: no buttons). `choices` maps the labels of controls to their columns, `by_choice`
-    has the fields that change with the selected option. Columns in `apart` have an axis for each value; `each` makes a
-    figure for every value, all on one axis. `words` formats values of `series`, `each` and `choices`. `note` is small
-    print.
+    `derive` computes the rows (default: all rows of the run), `where` filters them (see `Rows.where`), and `show` is
+    the format of their values. `note` is small print.
+
+    Each value of the column `series` has a color, given by `slots` (a mapping, or a function of all names). If
+    `known_series` is given, a series has the same color in all figures of a run. `legend` is the title of buttons that
+    hide series (default: no buttons).
+
+    `choices` maps the label of each control to the column from which it selects a value, and `by_choice` maps a value
+    to the fields that it changes. If `each` names a column, every value of the column has a separate figure. All
+    figures share one axis, except that each value of a choice in `apart` has a separate axis. `words` formats the
+    values of `series`, `each` and `choices`.
     """
 
     name: str
@@ -116,9 +122,9 @@ class Mark(ABC):
 
     @abstractmethod
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """Return the figure of rows that belong together, or None.
+        """Return the figure of `rows`, or None if there is nothing to draw.
 
-        `all_rows` are those of all neighboring figures (of one metric, if that is a choice), for a common axis.
+        `all_rows` are the rows of all figures that share its axis.
         """
 
     def rows(self, data: ReportData) -> Rows:
@@ -126,7 +132,7 @@ class Mark(ABC):
         return rows.where(**self.where) if self.where else rows
 
     def colors(self, rows: Rows, data: ReportData) -> Mapping[str, int]:
-        """Return the color of each series; a variant has the same one in every figure of a run."""
+        """Return the color index of each series."""
         if self.series is None:
             return {}
         names = [str(value) for value in rows.axis(self.series)]
@@ -138,7 +144,7 @@ class Mark(ABC):
         return {name: colors[name] for name in names}
 
     def pictures(self, data: ReportData) -> Iterator[Picture]:
-        """Yield the picture, or one for each value of the column `each`."""
+        """Yield one picture, or one for each value of the column `each`."""
         rows = self.rows(data)
         if self.each is None:
             yield from self._picture(self.name, self.title, rows, data, rows)

@@ -22,7 +22,7 @@ CROWDED = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """The style of a series; `line` joins points from left to right, `faint` points are small and without intervals."""
+    """The style of a series: `line` connects its points, and `faint` makes them small and hides their intervals."""
 
     line: bool = False
     faint: bool = False
@@ -33,11 +33,13 @@ class Style:
 
 @dataclass(frozen=True, kw_only=True)
 class Scatter(Mark):
-    """A point for each value of the column `point` that has a row `across` and a row `upwards`, each a filter.
+    """A point for each value of the column `point`, such as each layer.
 
-    `show_across` and `show` are the quantities. Colors follow the series, or depth if `point` is a layer (`numbered`).
-    `equal` draws the diagonal, `styles` maps series to styles, `named` labels series above the figure, and the vertical
-    axis shows the series `focus` (default: all). There is no picture if all points share one position across.
+    The filter `across` selects the score on the horizontal axis, and `upwards` that on the vertical axis; `show_across`
+    and `show` are their formats. Points have the color of their series, or of their depth if there are no series.
+    `numbered` writes the value of `point` above it. `equal` draws the diagonal, `styles` maps series to styles, and
+    `named` adds a legend. The vertical axis fits the series `focus` (default: all). If all points have the same
+    horizontal position, there is no figure.
     """
 
     point: str = "layer"

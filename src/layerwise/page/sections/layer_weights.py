@@ -19,7 +19,7 @@ from layerwise.results.selection import PRESENT
 
 CHANCE_OF_PAIRS = 50.0
 EMBEDDING = 0
-"""Source of an edge that reads the embedding."""
+"""Source index of the embedding."""
 
 RIGHT = ACCURACY.replace(span=None, reference=CHANCE_OF_PAIRS)
 
@@ -52,9 +52,10 @@ def weight_parts(data: ReportData) -> Iterator[Part]:
 
 
 def weight_table(data: ReportData, variant: str) -> Table:
-    """Return mean weights over seeds, readers by sources, with their standard deviation over several seeds.
+    """Return a table of learned weights: how strongly each layer (row) reads each earlier output (column).
 
-    Cells are tinted by weight, up to the greatest of a reader with more than one source.
+    Weights are means over seeds, with their standard deviation if there are several seeds. Cells are shaded by weight;
+    the first layer, which reads only the embedding, does not count for the darkest shade.
     """
     cells: dict[tuple[int | None, int], list[Score]] = {}
     for row in data.rows.where(measure=vocab.ALPHA, variant=variant, source=PRESENT):

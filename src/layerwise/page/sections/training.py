@@ -1,4 +1,4 @@
-"""Trainings of a run: loss by step, costs and tuning; a section of several pages, and a page of its own."""
+"""Training runs: loss by step, costs and tuning, as a section of several pages and as a separate page."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def model_name(row: Score) -> str:
 @dataclass(frozen=True, kw_only=True)
 class LossByStep(Mark):
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """Plot the losses by step on a logarithmic scale; models that differ in more than the seed have no mean."""
+        """Plot the loss by step of every model, and the mean of a variant if its models differ only in the seed."""
         seeds, means = [], []
         for variant, group in rows.by("variant").items():
             curves: dict[str, dict[int, float]] = {}
@@ -72,7 +72,7 @@ def find_unfinished_trainings(data: ReportData) -> list[str]:
 
 
 def describe_unfinished(data: ReportData) -> str | None:
-    return describe_incomplete((find_unfinished_trainings(data), "training"))
+    return describe_incomplete((find_unfinished_trainings(data), "training run"))
 
 
 def read_seeds(data: ReportData) -> dict[str, set[int]]:
@@ -160,7 +160,7 @@ SELECTED = Text(lambda data: ("The checkpoint with the best validation loss was 
 TRAINING_SECTION = Section(anchor=TRAINING, prose="training", parts=PARTS)
 
 TESTED_SECTION = replace(TRAINING_SECTION, parts=(*PARTS, SELECTED))
-"""Trainings whose checkpoints are selected by their validation loss."""
+"""The section of runs that test the checkpoint with the best validation loss."""
 
 TRAINED = Kind(
     name="training",

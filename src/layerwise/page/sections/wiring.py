@@ -1,4 +1,4 @@
-"""Learned layer weights, and minimal pairs without some of them."""
+"""Learned layer weights, and accuracy on minimal pairs if some of them are removed."""
 
 from __future__ import annotations
 

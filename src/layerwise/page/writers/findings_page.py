@@ -22,7 +22,7 @@ HEAD = ("question", "verdict", "answer", "this run", "the paper")
 
 
 def published_chapter(data: ReportData) -> Chapter:
-    """Return the findings by paper, the paper with most findings first."""
+    """Return the chapter on published findings. The paper with the most findings comes first."""
     chapter = Chapter("published", "Do published findings hold here?", "Published findings")
     findings = judge_published(data)
     if not findings:
@@ -99,7 +99,7 @@ RUN_OPTION = "--run"
 
 
 def findings_page(runs: Sequence[ReportData]) -> str:
-    """Return the findings of `runs` as Markdown, with runs numbered in the given order."""
+    """Return the published findings of several runs as Markdown. Runs are numbered in the given order."""
     descriptions = tuple(_describe(str(number), data) for number, data in enumerate(runs, start=1))
     by_run = [{finding.question: finding for finding in judge_published(data)} for data in runs]
     every = [finding for group in by_run for finding in group.values()]

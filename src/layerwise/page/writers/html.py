@@ -1,4 +1,4 @@
-"""The HTML of a page: sections as chapters with figures, tables and findings."""
+"""Write the sections of a page as HTML chapters with figures, tables and findings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from layerwise.results.rows import Note
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """A section of the page; `absence` is the line shown if the run has no content for it."""
+    """A section of the page as HTML. If the run has no content for it, the text `absence` is shown."""
 
     anchor: str
     title: str
@@ -37,13 +37,13 @@ class Chapter:
 INTERVAL = re.compile(r"([+−×]?\d[\d.,]*(?: [a-z%][a-z %]*?)? \[[^\]]*\])")
 
 STRATEGIES = "Strategies"
-"""Legend of strategies, whose names on the page differ from those in the rows."""
+"""The legend in which the names of strategies are written in words."""
 
 Piece = Markup | Picture
 
 
 def write_chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
-    """Write the sections of a kind of run as chapters of the page."""
+    """Write each section of a kind of run as a chapter of the page."""
     return (write_chapter(section.of(kind), data) for section in kind.sections)
 
 
@@ -113,7 +113,10 @@ def _write_marks(
 
 
 def _write_cards(pictures: Sequence[Picture], *, is_wide: bool) -> Iterator[Piece]:
-    """Write cards side by side; the first has shared controls, and is placed above if only it has any."""
+    """Write figures side by side. If only the first one has controls, it is placed above the others.
+
+    If all have the same controls, only the first one shows them.
+    """
     first, *others = pictures
     if others and first.choices and not any(picture.choices for picture in others):
         yield from _write_cards([first], is_wide=is_wide)

@@ -17,12 +17,11 @@ FAINTEST = 0.3  # a weight near zero still has to be seen
 
 
 def draw_wiring(plan: Plan, depth: int, *, title: str | None = None) -> Markup:
-    """Return the wiring of a plan as an SVG: the matrix A of x_j = sum_i A[j,i] d_i.
+    """Return an SVG of the wiring of a plan: the matrix A in x_j = sum_i A[j,i] d_i.
 
-    Rows are steps from top to bottom, the last one the output; a filled cell means that step j reads update i,
-    fainter for smaller weights. The embedding is gray, layers range from violet to yellow. Equal neighboring cells
-    are merged into rectangles, and each color into one path. Plans of more than `MAX_DRAWN_STEPS` steps have no
-    picture.
+    x_j is what step j reads, and d_i is the update that step i adds. Steps run from top to bottom; the last row is the
+    output. A cell is filled if step j reads update i, and fainter for a smaller weight. The embedding is gray, and
+    layers range from violet to yellow. Plans of more than `MAX_DRAWN_STEPS` steps are not drawn.
     """
     if plan.cost().evaluations > MAX_DRAWN_STEPS:
         return Markup()

@@ -1,4 +1,4 @@
-"""A run as Markdown and terminal text, with all user-supplied names escaped."""
+"""Write a run as Markdown and terminal text, with all user-supplied names escaped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from layerwise.page.markup import escape_markdown, format_bullets
 
 
 def markdown_parts(kind: Kind, data: ReportData) -> Iterator[str]:
-    """Yield the findings and tables of a kind as Markdown."""
+    """Yield the findings and tables of a kind of run as Markdown."""
     for section in (each.of(kind) for each in kind.sections):
         for part in section.parts_of(data):
             if isinstance(part, Text):
@@ -25,7 +25,7 @@ def markdown_parts(kind: Kind, data: ReportData) -> Iterator[str]:
 
 
 def terminal_lines(kind: Kind, data: ReportData) -> Iterator[str]:
-    """Yield the tables and sentences for the terminal, the answer, and next steps."""
+    """Yield the lines for the terminal: tables, sentences, the answer, and the next steps."""
     lines: list[str] = []
     for section in kind.sections:
         lines += (line for part in section.of(kind).parts_of(data) for line in _lines(part, data))
@@ -38,7 +38,7 @@ def terminal_lines(kind: Kind, data: ReportData) -> Iterator[str]:
 
 
 def remove_verdicts(line: str) -> str:
-    """Remove the verdicts that the terminal adds to answers.
+    """Remove the verdicts that `Finding.statement` adds to answers.
 
     >>> remove_verdicts("Is B better? No, it is worse (contradicted). All seeds agree.")
     'Is B better? No, it is worse. All seeds agree.'

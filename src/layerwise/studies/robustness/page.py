@@ -260,7 +260,7 @@ def _unfinished(data: ReportData) -> str | None:
     families = data.manifest.get("families")
     names = [str(name) for name in families] if isinstance(families, list | tuple) else []
     missing = [name for name in names if name in outcome.MEASURES and name not in outcome.present(data)]
-    return describe_incomplete((find_unfinished_trainings(data), "training"), (missing, "part"))
+    return describe_incomplete((find_unfinished_trainings(data), "training run"), (missing, "part"))
 
 
 def _following(data: ReportData) -> Iterator[str]:
