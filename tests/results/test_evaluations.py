@@ -194,11 +194,14 @@ MISMATCHES: dict[str, tuple[Change, str]] = {
     "repeats": (configured("repeats", 4), f"repeats {BOTH}s: '1' and '4'. {ONE}"),
     "filters": (all_samples("filter", "strict"), f"filters {BOTH}s: ['none'] and ['strict']. {ONE}"),
     "metrics": (all_samples("metrics", ["acc"]), f"metrics {BOTH}s: ['acc', 'acc_norm'] and ['acc']. {ONE}"),
-    "missing document": (short, f"Documents {BOTH}: the second has no document 2, {{'question': 'task 2?'}}. {DATA}"),
-    "further document": (longer, f"Documents {BOTH}: the first has no document 3, 'new'. {DATA}"),
+    "missing document": (
+        short,
+        f"Documents {BOTH}: the second evaluation does not have document 2, {{'question': 'task 2?'}}. {DATA}",
+    ),
+    "further document": (longer, f"Documents {BOTH}: the first evaluation does not have document 3, 'new'. {DATA}"),
     "other document": (
         sample("doc_hash", hashed("edited")),
-        f"Documents {BOTH}: the second has no document 1, {{'question': 'task 1?'}}. {DATA}",
+        f"Documents {BOTH}: the second evaluation does not have document 1, {{'question': 'task 1?'}}. {DATA}",
     ),
     "right answer": (sample("target_hash", hashed("1")), f"Right answer {BOTH}s {ON_ONE}. {SAME}"),
     "prompt": (sample("prompt_hash", hashed("Q:")), f"Prompt {BOTH}s {ON_ONE}. {SAME}"),
@@ -298,8 +301,11 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "without samples": (remove(SAMPLES), f"A has no {SAMPLES}. Evaluate task again with --log_samples."),
     "cut line": (cut, f"line 3 of A/{SAMPLES} is not JSON (*). {AGAIN}"),
     "cut file": (whole_lines, f"A/{SAMPLES} has 2 of 3 documents. {AGAIN}"),
-    "appended": (twice, f"line 4 of A/{SAMPLES} is document 0 again. {AGAIN}"),
-    "filters of other documents": (second_filter, f"A/{SAMPLES} has other documents for the filter strict. {AGAIN}"),
+    "appended": (twice, f"line 4 of A/{SAMPLES} repeats document 0. {AGAIN}"),
+    "filters of other documents": (
+        second_filter,
+        f"A/{SAMPLES} has different documents for the filter strict than for others. {AGAIN}",
+    ),
     "not a number": (line(json.dumps({**GOOD, "acc": float("nan")})), NOT_FINITE),
     "infinite": (line(json.dumps({**GOOD, "acc": float("inf")})), NOT_FINITE),
     "beyond any number": (line(json.dumps({**GOOD, "acc": 10**400})), NOT_FINITE),
@@ -332,7 +338,10 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         "A was written by lm-eval before 0.4.3, whose samples have no document hashes. Evaluate again with a newer "
         "version.",
     ),
-    "no evaluation": (remove(RESULTS), "A has no results_DATE.json. Pass a run or the --output_path of lm-eval."),
+    "no evaluation": (
+        remove(RESULTS),
+        "A has no results_DATE.json. Pass a run directory or the --output_path of lm-eval.",
+    ),
 }
 
 
@@ -353,7 +362,9 @@ def test_missing_folders_are_refused(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RunError) as error:
         EvaluationLog.read(str(tmp_path / place))
-    assert text_of(error, tmp_path) == f"A/{place} is not a folder. Pass a run or the --output_path of lm-eval."
+    assert (
+        text_of(error, tmp_path) == f"A/{place} is not a folder. Pass a run directory or the --output_path of lm-eval."
+    )
 
 
 def test_text_values_are_not_numbers(evaluation: Evaluation, tmp_path: Path) -> None:

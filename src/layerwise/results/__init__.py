@@ -1,4 +1,4 @@
-"""Rows of measurements, their provenance, and the run directory that stores them. Loads no torch."""
+"""Rows of measurements, their provenance, and the run directory that stores them. Does not import torch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Conversion of JSON and tables to frozen dataclasses, with readable errors.
+"""Convert JSON and table rows to frozen dataclasses, with readable error messages.
 
-Files of a run may have been edited or truncated. Types and bounds are annotations that `msgspec` checks; numbers must
-be finite, integers must fit 64 bits, and text must be Unicode.
+Files of a run may have been edited or truncated. `msgspec` checks the types and bounds that are annotated in a
+dataclass. In addition, numbers must be finite, integers must fit into 64 bits, and text must be Unicode.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Value = TypeVar("Value")
 Row = TypeVar("Row", Loss, Score, PlanRecord, Note)
 
 MAX_DEPTH = 32
-"""Maximum nesting depth; a recipe with its schedule has 7 levels."""
+"""Maximum nesting depth of a JSON file. A training recipe has 7 levels."""
 
 _COLUMNS: Mapping[type, tuple[str, ...]] = {
     kind: tuple(item.name for item in fields(kind)) for kind in (Loss, Score, PlanRecord, Note)
 }
 _MAX_SHOWN = 40  # characters of a value in a message
-_RESTORE = "Restore it, or choose another folder."
+_RESTORE = "Restore the file from a copy, or choose another folder."
 _WORDS = {
-    "str": "a text",
+    "str": "a string",
     "int": "a whole number",
     "float": "a number",
     "bool": "true or false",
@@ -47,7 +47,7 @@ _BOUND = re.compile(r"Expected `(\w+)(?: \| null)?` (>=|<=) (\S+)")
 
 
 def read_json_file(path: Path) -> Any:
-    """Read a JSON file; `FileNotFoundError` and `NotADirectoryError` pass through."""
+    """Read a JSON file. If it does not exist, the `FileNotFoundError` or `NotADirectoryError` is not converted."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -61,7 +61,7 @@ def read_json_file(path: Path) -> Any:
 
 
 def parse_json_text(text: str, what: str) -> Any:
-    """Parse JSON; `what` names it in messages."""
+    """Parse JSON. Error messages call the text `what`."""
     try:
         return parse_json(text)
     except UnreadableError as error:
@@ -69,9 +69,10 @@ def parse_json_text(text: str, what: str) -> Any:
 
 
 def to_dataclass(kind: type[Value], content: object, what: str, *, whole: bool = False) -> Value:
-    """Convert `content` to the frozen dataclass `kind`; `what` names it in messages.
+    """Convert parsed JSON to the frozen dataclass `kind`. Error messages call the content `what`.
 
-    Lists become tuples and objects the annotated classes. Fields with a default are optional unless `whole`.
+    Lists become tuples, and nested objects become the annotated classes. If `whole`, fields with a default are
+    required, too.
     """
     if not isinstance(content, dict):
         raise RunError(f"{what} must be an object, got {_shown(content)}. {_RESTORE}")
@@ -96,7 +97,7 @@ def to_dataclass(kind: type[Value], content: object, what: str, *, whole: bool =
 
 
 def to_row(kind: type[Row], cells: Sequence[object]) -> Row:
-    """Convert the cells of a table to a row; the `ValueError` names the invalid cell."""
+    """Convert the cells of a table row to a `kind` of row, or raise `ValueError` with the name of the invalid cell."""
     content = dict(zip(_COLUMNS[kind], cells, strict=True))
     try:
         row = msgspec.convert(content, kind)
@@ -137,7 +138,7 @@ def _explained(error: msgspec.ValidationError, kind: Any, content: Mapping[str, 
     path, value = _at(content, path, type_wrong[3] if type_wrong else None)
     where = f"{f'a name in {path}' if is_key else path} {context}"
     if type_wrong:
-        empty = " or nothing" if type_wrong[2] else ""
+        empty = " or null" if type_wrong[2] else ""
         return f"{where} must be {_WORDS.get(type_wrong[1], type_wrong[1])}{empty}, got {_shown(value)}"
     if bound_wrong:
         if isinstance(value, float) and not math.isfinite(value):
@@ -153,7 +154,10 @@ def _explained(error: msgspec.ValidationError, kind: Any, content: Mapping[str, 
 
 
 def _at(content: Any, path: str, kind: str | None) -> tuple[str, object]:
-    """Return the full path and its value; `[...]` of `msgspec` is the first value of type `kind` in a mapping."""
+    """Return the location of an error and the value there.
+
+    `msgspec` writes `[...]` for the values of a mapping; it stands for the first value of type `kind`.
+    """
     names = []
     for name, index in re.findall(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]", path):
         step = name or (int(index) if index != "..." else next(n for n, each in content.items() if _type(each) == kind))

@@ -1,4 +1,4 @@
-"""A number with its interval, as findings read it from a row."""
+"""A number with its confidence interval, which findings read from a row."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Literal
 from layerwise.results.rows import Score
 
 Position = Literal["above", "below", "within", "open"]
-"""Position of an interval: inside the margin (`within`), above zero, below zero, or on both sides (`open`)."""
+"""Where an interval is: inside the margin (`within`), above zero, below zero, or on both sides of zero (`open`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A number and its confidence interval.
 
-    Without an interval, the bounds are infinite, and every comparison is inconclusive. `error` is the standard
-    error, `mde` the minimum detectable effect (80 % power), and `tokens` the number of tokens behind it.
+    If there is no interval, the bounds are infinite, so that every comparison is inconclusive. `error` is the standard
+    error, `mde` the minimum effect that is detected with a power of 80 %, and `tokens` the number of tokens that were
+    scored.
     """
 
     value: float
@@ -30,13 +31,13 @@ class Estimate:
 
     @classmethod
     def read(cls, score: Score) -> Estimate:
-        """Return the number of a row, with its interval if it has one."""
+        """Read the number of a row, and its interval if it has one."""
         bounds = (-math.inf, math.inf) if score.low is None or score.high is None else (score.low, score.high)
         return cls(score.value, *bounds, mde=score.mde, tokens=score.tokens)
 
     @classmethod
     def read_bounded(cls, score: Score | None) -> Estimate | None:
-        """Return the number of a row if it exists and has an interval."""
+        """Read the number and the interval of a row, or return None if either is missing."""
         return None if score is None or score.low is None or score.high is None else cls.read(score)
 
     @property
@@ -50,11 +51,11 @@ class Estimate:
         return self.high < bound
 
     def is_within(self, margin: float) -> bool:
-        """Check whether the interval is inside (-margin, +margin): the effect is shown to be negligible."""
+        """Check whether the interval is inside (-margin, +margin), which shows that the effect is negligible."""
         return -margin < self.low and self.high < margin
 
     def locate(self, margin: float = 0.0) -> Position:
-        """Return the position of the interval, given the smallest effect that counts.
+        """Return where the interval is, if effects smaller than `margin` do not count.
 
         >>> Estimate(0.2, 0.1, 0.3).locate(), Estimate(0.2, 0.1, 0.3).locate(0.5), Estimate(0.2).locate(0.4)
         ('above', 'within', 'open')
@@ -64,7 +65,7 @@ class Estimate:
         return "above" if self.is_above() else "below" if self.is_below() else "open"
 
     def scale(self, factor: float) -> Estimate:
-        """Multiply the number, its interval and its errors.
+        """Multiply the number, its interval and its errors by a factor.
 
         >>> Estimate(0.2, 0.1, 0.4).scale(-2.0)
         Estimate(value=-0.4, low=-0.8, high=-0.2, error=None, degrees_of_freedom=None, mde=None, tokens=None)
@@ -74,7 +75,7 @@ class Estimate:
         return replace(self, value=factor * self.value, low=low, high=high, error=error, mde=mde)
 
     def widen(self, factor: float) -> Estimate:
-        """Make the interval `factor` times as wide, for several numbers together.
+        """Make the interval `factor` times as wide, such as to correct for several comparisons.
 
         >>> Estimate(0.2, 0.1, 0.4).widen(2.0).low
         0.0
@@ -83,7 +84,7 @@ class Estimate:
         return replace(self, low=low, high=high)
 
     def clip(self, least: float, most: float) -> Estimate:
-        """Limit the interval to possible values.
+        """Limit the bounds of the interval to the range of possible values.
 
         >>> Estimate(0.5, -1.5, 2.5).clip(-1.0, 1.0).low
         -1.0
@@ -91,7 +92,7 @@ class Estimate:
         return replace(self, low=max(least, self.low), high=min(most, self.high)) if self.has_interval else self
 
     def exponentiate(self) -> Estimate:
-        """Return the ratio whose logarithm this is.
+        """Return e to the power of the number, which is a ratio if the number is a log ratio.
 
         >>> Estimate(0.0, -1.0, math.log(2.0)).exponentiate().high
         2.0
@@ -101,7 +102,7 @@ class Estimate:
         return replace(self, value=value, low=low, high=high if self.has_interval else math.inf, mde=mde)
 
     def minus(self, other: Estimate | float) -> Estimate:
-        """Subtract a number; intervals are joined as if independent.
+        """Subtract a number. If it has an interval, the two are combined as if they were independent.
 
         >>> Estimate(1.0, 0.7, 1.3).minus(Estimate(0.0, -0.4, 0.4)).low, Estimate(0.75, 0.5, 1.0).minus(0.25).low
         (0.5, 0.25)

@@ -1,10 +1,11 @@
 """Read and match the output of lm-eval's `--log_samples`, without lm-eval, torch or a model.
 
-    FOLDER/results_DATE.json            the settings, and the score of every task (NAME_DATE.json of `NAME.json`)
-    FOLDER/samples_TASK_DATE.jsonl      a line for each document and filter: its hashes, and its value of each metric
+    FOLDER/results_DATE.json            settings, and the score of every task (NAME_DATE.json if the path is NAME.json)
+    FOLDER/samples_TASK_DATE.jsonl      a line for each document and filter, with hashes and the value of each metric
 
-A sweep with `--tasks` has a folder for each plan, `RUN/lm_eval/PLAN`, and its answers in the store of the run.
-Documents are matched by their hashes; a difference in task, prompt, documents or scoring is refused by name.
+A sweep with `--tasks` writes a results file for each plan to `RUN/lm_eval/PLAN`, and the answers to the database of the
+run. Documents of two evaluations are matched by their hashes. If the tasks, prompts, documents or scoring differ, the
+error message names the difference.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ from layerwise.results.rows import BENCHMARK_TASK
 from layerwise.results.run import Run, is_run
 
 Metric = tuple[str, str]
-"""A metric, and the filter of the answers that it scores."""
+"""The name of a metric, and the name of lm-eval's filter of the answers that it scores."""
 Values = tuple[tuple[float, ...] | None, ...]
-"""Values of a metric per document: one number, two (a log-likelihood and its bytes), or None."""
+"""The value of a metric for each document: one number, two (a log-likelihood and the number of bytes), or None."""
 Answers = tuple[tuple["LoggedDocument", ...], dict[Metric, Values]]
 
 PLANS = "lm_eval"
@@ -67,7 +68,7 @@ class _Results(msgspec.Struct, rename={"shots": "n-shot", "counts": "n-samples"}
 
 
 class LoggedDocument(msgspec.Struct):
-    """A document by its hashes; `arguments` is that of all its requests, `doc` its beginning."""
+    """A benchmark document with its hashes. `arguments` is a hash of its requests, and `doc` the start of its text."""
 
     doc_id: int
     doc_hash: str
@@ -81,7 +82,7 @@ class LoggedDocument(msgspec.Struct):
 
 @dataclass(frozen=True)
 class TaskLog:
-    """One task of an evaluation; `stated` are the scores in the file, `all_hash` covers all documents."""
+    """One task of an evaluation. `stated` are the scores in the results file; `all_hash` is a hash of all documents."""
 
     settings: Mapping[str, object]
     documents: tuple[LoggedDocument, ...] = field(repr=False)
@@ -93,7 +94,7 @@ class TaskLog:
 
 @dataclass(frozen=True)
 class EvaluationLog:
-    """The evaluation in a folder: logs by task, the newest first, and lm-eval's `model_args`."""
+    """The evaluation of a model: the logs of each task, the newest first, and lm-eval's `model_args`."""
 
     location: str
     title: str
@@ -114,7 +115,7 @@ def _result_files(path: Path) -> list[Path]:
     if kind_of(path) == "file" and _FILE.fullmatch(path.name):
         return [path]
     if kind_of(path) != "folder":
-        raise RunError(f"{named(path)} is not a folder. Pass a run or the --output_path of lm-eval.")
+        raise RunError(f"{named(path)} is not a folder. Pass a run directory or the --output_path of lm-eval.")
     inside = path / PLANS if is_run(path) else path
     evaluations: dict[str, list[Path]] = {}
     for each in sorted(chain(path.glob("*.json"), inside.glob("*/*.json")), key=lambda each: each.name, reverse=True):
@@ -133,7 +134,7 @@ def _result_files(path: Path) -> list[Path]:
             f"{named(path)} was written by lm-eval before 0.4.3, whose samples have no document hashes. Evaluate again "
             "with a newer version."
         )
-    raise RunError(f"{named(path)} has no results_DATE.json. Pass a run or the --output_path of lm-eval.")
+    raise RunError(f"{named(path)} has no results_DATE.json. Pass a run directory or the --output_path of lm-eval.")
 
 
 def _name(path: Path) -> str:
@@ -199,7 +200,7 @@ def _logged(path: Path, task: str, stated: Mapping[Metric, float]) -> Answers:
                 document.metrics = tuple(name for name, each in stated if each == document.filter and name in content)
             by_document = filters.setdefault(document.filter, {})
             if document.doc_id in by_document:
-                raise UnreadableError(f"is document {document.doc_id} again")
+                raise UnreadableError(f"repeats document {document.doc_id}")
             values = {name: _numbers(content.get(name)) for name in document.metrics}
             if wrong := [name for name, value in values.items() if not all(map(math.isfinite, value or ()))]:
                 raise UnreadableError(f"has a value of {wrong[0]} that is not finite")
@@ -210,7 +211,7 @@ def _logged(path: Path, task: str, stated: Mapping[Metric, float]) -> Answers:
         raise _refusal(where, error) from error
     first = next(iter(filters.values()))
     if short := [name for name, by_document in filters.items() if by_document.keys() != first.keys()]:
-        raise RunError(f"{named(path)} has other documents for the filter {short[0]}. {_AGAIN}")
+        raise RunError(f"{named(path)} has different documents for the filter {short[0]} than for others. {_AGAIN}")
     metrics = {
         (name, each): by_document
         for each, by_document in filters.items()
@@ -240,14 +241,14 @@ def _kept(path: Path, content: _Results, task: str, stated: Mapping[Metric, floa
             if rows:
                 documents = tuple(LoggedDocument(at, "", "", "") for at in sorted(rows))
                 return documents, {(metric, filtered): tuple(rows[at] for at in sorted(rows))}
-    raise RunError(f"{named(path.parents[2])} has no answers to {task} under {plan}. Repeat the sweep.")
+    raise RunError(f"{named(path.parents[2])} has no answers to {task} under the plan {plan}. Repeat the sweep.")
 
 
 def match(what: str, first: TaskLog, second: TaskLog) -> dict[Metric, tuple[Values, Values]]:
-    """Return the values of each metric in both logs, in the same order of documents.
+    """Return the values of each metric in two logs of a task, in the same order of documents.
 
     Raises:
-        RunError: If task, prompts, documents or scoring differ; `what` names the task.
+        RunError: If tasks, prompts, documents or scoring differ. The message calls the task `what`.
     """
     hashed = all(document.doc_hash for log in (first, second) for document in log.documents)
     for name, left in first.settings.items():
@@ -259,7 +260,7 @@ def match(what: str, first: TaskLog, second: TaskLog) -> dict[Metric, tuple[Valu
     left_at, right_at = (_order(log, hashed) for log in (first, second))
     for log, positions, others, absent in ((first, left_at, right_at, "second"), (second, right_at, left_at, "first")):
         for document in (log.documents[at] for key, at in positions.items() if key not in others):
-            text = f"the {absent} has no document {document.doc_id}, {document.doc}"
+            text = f"the {absent} evaluation does not have document {document.doc_id}, {document.doc}"
             raise RunError(f"Documents of {what} differ: {text}. Evaluate both models on the same version of the data.")
     order = [right_at[key] for key in left_at]
     for document, at in zip(first.documents, order, strict=True):
@@ -286,7 +287,7 @@ def _rank(document: LoggedDocument) -> tuple[str, str, int]:
 
 
 def disagreements(first: TaskLog, second: TaskLog) -> int:
-    """Count the documents on which two evaluations of one model differ; 0 if they cannot be matched."""
+    """Count the documents on which two evaluations of one model differ. Return 0 if they cannot be matched."""
     try:
         pairs = [zip(*values, strict=True) for values in match("the task", first, second).values()]
     except RunError:

@@ -1,8 +1,9 @@
 """Export the tables of a run as Parquet or CSV files, each written atomically.
 
-Parquet files store the manifest in their schema metadata under `layerwise.manifest`; for CSV it is a separate file,
-and text that starts with `=`, `+`, `-` or `@` gets a leading apostrophe, because spreadsheets would evaluate it. Scores
-have two more columns: `perplexity`, e^x of a loss, and `perplexity_change`, 100 (e^x - 1) percent of a difference.
+Parquet files contain the manifest in their schema metadata, under `layerwise.manifest`. For CSV files, it is a separate
+file. In CSV files, text that starts with `=`, `+`, `-` or `@` gets a leading apostrophe, because spreadsheets would
+evaluate it. Exported scores have two more columns: `perplexity`, which is e^x for a loss x, and `perplexity_change`,
+which is 100 (e^x - 1) percent for a loss difference x.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Format = Literal["parquet", "csv"]
 Row = Loss | Score | PlanRecord
 
 PERPLEXITIES = ("perplexity", "perplexity_change")
-"""Columns of scores that are not in the store."""
+"""Columns of exported scores that the database does not have."""
 
 DIFFERENCES = frozenset(
     {
@@ -34,7 +35,7 @@ DIFFERENCES = frozenset(
         ("predictability", "predicted_weight_loss"),
     }
 )
-"""Measures and metrics that are loss differences in nats/token."""
+"""Pairs of measure and metric whose values are loss differences in nats/token."""
 
 MAX_EXPONENT = 700.0
 
@@ -44,7 +45,7 @@ _DTYPES = {str: "string", int: "Int64", float: "float64"}
 
 
 def export(run: Run, folder: Path | str | None = None, format: Format = "parquet") -> tuple[Path, ...]:
-    """Write the losses, scores and plans of `run` to `folder` (default: its `exports`); return the files.
+    """Write the losses, scores and plans of a run to `folder` (default: RUN/exports), and return the paths.
 
     Raises:
         RunError: If the format is unknown or the folder cannot be written.
@@ -112,7 +113,7 @@ def _escape_formula(text: str) -> str:
 
 
 def compute_perplexity(score: Score) -> tuple[float | None, float | None]:
-    """Return the perplexity of a loss, or the change of perplexity in percent of a loss difference.
+    """Return the perplexity if a score is a loss, and the change of the perplexity in percent if it is a difference.
 
     >>> compute_perplexity(Score("effect", "nll", 0.0, plan="0-3"))
     (1.0, None)

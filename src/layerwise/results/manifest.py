@@ -1,7 +1,8 @@
-"""The manifest of a run: model, text, settings and machine; and the comparison of two manifests.
+"""The manifest of a run (model, text, settings, machine), and the comparison of two manifests.
 
-The identity of a run is what is measured (model, text, plans, seed) and how (`numerics`). Resuming with a different
-identity is refused. Versions, hardware and the number of training processes may differ and are reported.
+The identity of a run is what it measures (model, text, plans, seed) and its numerical settings (`numerics`). A run
+cannot be resumed with a different identity. If versions, hardware or the number of training processes differ, it is
+resumed, and the report says so.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ MEASURED = (
     "seed",
     "layers",
 )
-"""Fields of the identity, in hashes; a hash comes after the fields it depends on."""
+"""Fields of a run's identity. A hash comes after the fields that it depends on, so that errors name those first."""
 
 _TEXT = "Pass the original text, tokenizer, --max-length, --tokens and --limit"
 _WRITE: Mapping[str, str] = {
@@ -90,11 +91,11 @@ UNNAMED = frozenset({"model", "checkpoint", "hf", "weights", "output", "final", 
 """Folder names that say nothing about the model."""
 
 HARDWARE = ("machine", "processor", "kernels", "accelerator")
-"""Hardware that determines the kernels, and so the last bits of a number."""
+"""Properties of the hardware that determine the kernels, and thus the last bits of a number."""
 
 
 def check_same_run(recorded: Manifest, requested: Manifest) -> None:
-    """Raise `RunError` with the first difference and the fix unless both manifests have the same identity."""
+    """Raise `RunError` if two manifests differ in identity. The message has the first difference and the fix."""
     for name, before, now in _differences(recorded, requested):
         advice = _WRITE.get(name, "To resume it, pass the original settings").format(before)
         raise RunError(
@@ -155,7 +156,7 @@ def list_changes(recorded: Manifest, current: Manifest) -> tuple[str, ...]:
 
 
 def list_version_changes(recorded: Mapping[str, str], current: Mapping[str, str]) -> tuple[str, ...]:
-    """List the names whose value changed since the run began.
+    """Return a sentence for each version that changed since the run began.
 
     >>> list_version_changes({"torch": "2.11.0"}, {"torch": "2.13.0"})
     ('torch was 2.11.0 when this run began and is now 2.13.0',)
@@ -169,7 +170,7 @@ def list_version_changes(recorded: Mapping[str, str], current: Mapping[str, str]
 
 
 def model_name(location: str) -> str:
-    """Return the last part of a path or hub id; for a trained model, its variant and seed.
+    """Return a short name for a model: the last part of its path or hub id, or the variant and seed of a trained model.
 
     >>> model_name("HuggingFaceTB/SmolLM2-135M"), model_name("/data/models/tiny/"), model_name("demo")
     ('SmolLM2-135M', 'tiny', 'demo')
@@ -182,7 +183,7 @@ def model_name(location: str) -> str:
 
 
 def model_title(location: str, structure: str) -> str:
-    """Return the title of a model: its name, or its structure if the name is not informative.
+    """Return the name of a model, or its structure if the name is only that of a generic folder.
 
     >>> model_title("org/SmolLM2-135M", "Llama, 30 layers, 135 M"), model_title("/tmp/model", "Llama, 30 layers, 135 M")
     ('SmolLM2-135M', 'Llama, 30 layers, 135 M')
@@ -197,7 +198,7 @@ def utc_now() -> str:
 
 @cache
 def installed_versions() -> dict[str, str]:
-    """Return the versions of relevant packages, without importing them.
+    """Return the versions of the packages that affect results, without importing them.
 
     >>> sorted(installed_versions())[:2]
     ['layerwise', 'numpy']
@@ -236,11 +237,12 @@ def _processor() -> str:
 class Manifest:
     """The provenance of one run.
 
-    `weight_hash` covers the weights and the configuration as loaded, `corpus_hash` the texts. `documents` and `tokens`
-    count what is scored, `window` is the longest scored text in tokens, `revision` a hub commit, `layers` the path of
-    the blocks in the model. `numerics` are settings that change the last bits of a number, such as the tokens of a
-    batch. `command` is the argument vector, `experiment` the verb and its non-default options, `structure` the model in
-    words ("Llama, 30 layers"). `created`, `versions` and `hardware` are filled in.
+    `weight_hash` is a hash of the loaded weights and configuration, and `corpus_hash` a hash of the texts. `documents`
+    and `tokens` are the numbers of scored documents and tokens, and `window` is the maximum number of tokens that are
+    scored together. `revision` is a commit on the hub. `layers` is the path of the layers in the model. `numerics` are
+    settings that change the last bits of results, such as the number of tokens in a batch. `command` is the argument
+    vector, and `experiment` has the verb and the options that differ from their defaults. `structure` describes the
+    model ("Llama, 30 layers"). `created`, `versions` and `hardware` are filled in automatically.
     """
 
     model: str
@@ -273,7 +275,7 @@ class Manifest:
             object.__setattr__(self, name, dict(getattr(self, name)))
 
     def measured(self) -> dict[str, object]:
-        """Return the fields that identify the measurement, without `numerics`."""
+        """Return the fields of the identity except `numerics`."""
         return {name: getattr(self, name) for name in MEASURED}
 
     def to_json(self) -> str:
@@ -288,12 +290,12 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """Read what `to_json` wrote; raise `RunError` otherwise."""
+        """Read a manifest that `to_json` wrote. Raise `RunError` for any other text."""
         return cls.of(parse_json_text(text, "the manifest"))
 
     @classmethod
     def of(cls, content: object, what: str = "the manifest") -> Manifest:
-        """Convert parsed JSON to a manifest; `what` names it in messages."""
+        """Convert parsed JSON to a manifest. Error messages call it `what`."""
         return to_dataclass(cls, content, what, whole=True)
 
 

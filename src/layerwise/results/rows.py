@@ -1,6 +1,6 @@
-"""Rows of measurements, one observation per row.
+"""Rows of measurements, with one observation per row.
 
-A `Loss` is raw: one plan on one window of one document. A `Score` is derived: one number with its interval.
+A `Loss` is raw data: the loss of one plan on one window of one document. A `Score` is a result with its interval.
 """
 
 from __future__ import annotations
@@ -19,25 +19,29 @@ Count = Annotated[int, Meta(ge=0)]
 Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 
 BENCHMARK_TASK = "benchmark/"
-"""Prefix of the task of benchmark losses: `benchmark/NAME` scores a continuation, `benchmark/NAME/METRIC` a document
-(`hits` of 1 token if it was answered right, `nll` 0)."""
+"""Prefix of the task in the losses of benchmarks.
+
+A loss with the task `benchmark/NAME` is the loss of an answer. A loss with the task `benchmark/NAME/METRIC` only tells
+whether a document was answered right: `tokens` is 1, `hits` is 1 or 0, and `nll` is 0.
+"""
 
 CONTINUATION = "continuation"
-"""Measure of the notes that hold continuations as JSON."""
+"""Measure of notes that contain a continuation as JSON."""
 
 UNIFORM = "uniform_nll"
 """Metric of measure `run`: the loss of a uniform guess over the vocabulary, in nats/token."""
 
 MAIN = ("acc_norm", "acc", "exact_match")
-"""Main metric of a benchmark: the first that exists. Public leaderboards use `acc_norm`."""
+"""Metrics of a benchmark in order of preference. Public leaderboards use `acc_norm`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
     """The loss of one plan on one window of one document.
 
-    `nll` is the summed negative log-likelihood of the scored `tokens` in nats; `hits` of them were the arg-max. A
-    window with an answer is an exact match if `hits == tokens`.
+    `nll` is the sum of the negative log-likelihoods of the scored tokens in nats. `tokens` is their number, and `hits`
+    is the number of them that the model considered most likely. The answer to a question is an exact match if
+    `hits == tokens`.
     """
 
     plan: str
@@ -51,56 +55,57 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Score:
-    """One number with its interval and the columns that identify it; None if a column does not apply.
+    """One number with its interval, and the columns that identify it. A column that does not apply is None.
 
-    `measure` is the measurement (`effect`, `similarity`, `benchmark`), `metric` the quantity. `low` and `high` bound
-    the interval, `p` is two-sided, `p_adjusted` corrected over its family, `mde` the minimum detectable effect.
+    `measure` names the measurement (such as `effect` or `similarity`), and `metric` the quantity. `low` and `high` are
+    the bounds of the interval. `p` is a two-sided p-value, and `p_adjusted` is corrected for multiple tests. `mde` is
+    the minimum detectable effect.
 
     Args:
-        task: Part of the text or benchmark that was scored; "all" for the whole.
+        task: Group of documents or benchmark that was scored ("all" for all documents).
         claim: Published claim that a contrast tests.
         paper: Paper that states the claim.
         models: Number of models.
         variant: Training variant, model, or control of a search.
-        seed: Seed of one training run or draw.
-        tuning_seed: Seed of a fine-tuning of that model.
+        seed: Seed of a training run or of a random draw.
+        tuning_seed: Seed of a fine-tuning run; `seed` is then that of the pretrained model.
         plan: Text of the plan that ran.
         family: Family of plans.
-        strategy: How the layers that run, or the models, were chosen and combined.
+        strategy: Rule that chose the layers or models, or that combined them.
         affected: Number of layers that a plan skips, moves or changes.
         kept: Number of layers that remain.
         order: Order in which the layers run.
-        layer: Layer; for an edge, the layer that reads.
+        layer: Layer; for an edge, the layer at its end, which reads.
         to_layer: Second layer of a pair, or last layer of a range.
-        part: Part of the layer or the model: `attn`, `mlp`, a weight, the head.
+        part: Part of the layer or the model, such as `attn`, `mlp`, a weight or the head.
         state: Hidden state; 0 is the state before the first layer.
-        to_state: Second hidden state of a pair, or last one of a zone.
+        to_state: Second hidden state of a pair, or last hidden state of a zone.
         percent: Percent of the depth.
-        position: Position at which the layer ran.
-        source: Source that a layer reads: 0 is the embedding, n + 1 the output of layer n.
-        distance: Distance, in layers, between the two that are compared.
-        condition: Experimental condition: an intervention, or the setting of a timing.
+        position: Position in the plan at which the layer ran.
+        source: What a layer reads: 0 is the embedding, n + 1 the output of layer n.
+        distance: Number of layers between the two layers that are compared.
+        condition: Experimental condition, such as an intervention or the setting of a timing.
         strength: Strength of the intervention.
         phase: Phase of a training run.
-        step: Training step; of a phase, the step before which it ends.
+        step: Training step; for a phase, the first step after it.
         round: Round of a search or of a timing.
         share: Share of the training text or budget.
-        unit: Kind of cost that was counted, or that two compared variants have in common.
-        cost: Amount of the cost named by `unit`.
+        unit: Unit of `cost`, or the cost that two compared variants have in common.
+        cost: Cost in units of `unit`.
         learning_rate: Learning rate that was tried.
-        warmup: Warm-up that was tried, as a share of the training.
-        batch_size: Examples in a step.
+        warmup: Warm-up that was tried, as a share of the training steps.
+        batch_size: Number of examples in a training step.
         nodes: Number of nodes.
         failed: Number of failed nodes.
-        node: Failed node, by its first layer.
-        layout: How layers are placed on nodes.
+        node: First layer on the failed node.
+        layout: Assignment of layers to nodes.
         example: Number of the example.
-        kind: Kind of the task: phenomenon or paradigm, surface or linguistic.
+        kind: Kind of minimal pairs or task, such as phenomenon, paradigm, surface or linguistic.
         suite: Suite of minimal pairs.
         verdict: Verdict that follows from the numbers.
-        margin: Difference that is tolerated.
-        section: Section of the run that a time or a count belongs to.
-        against: What the value is compared with: another variant, or a null.
+        margin: Largest difference that is tolerated.
+        section: Section of the run to which a time or a count belongs.
+        against: Variant or baseline with which the value is compared.
 
     >>> Score("healing", "nll", 2.5, 2.4, 2.6, variant="lora", seed=1)
     Score(measure='healing', metric='nll', value=2.5, low=2.4, high=2.6, variant='lora', seed=1)
@@ -168,16 +173,16 @@ class Score:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Return everything but the numbers; unique within a measure."""
+        """Return the columns that identify this score among the scores of its measure."""
         return tuple(getattr(self, name) for name in KEY)
 
 
 KEY = ("metric", *(item.name for item in fields(Score) if item.kw_only))
-"""Columns that identify a number within a measure."""
+"""Columns that identify a score among the scores of its measure."""
 
 
 def list_columns(kind: type) -> dict[str, tuple[type, bool]]:
-    """Return the type of each column of a kind of row, and whether it may be empty.
+    """Return the type of each column of a row class, and whether the column may be empty.
 
     >>> list_columns(Score)["step"], list_columns(Loss)["nll"]
     ((<class 'int'>, True), (<class 'float'>, False))
@@ -192,7 +197,7 @@ def list_columns(kind: type) -> dict[str, tuple[type, bool]]:
 
 
 def describe_row(kind: type, cells: Mapping[str, object]) -> str:
-    """Describe a row in a message by its non-empty columns.
+    """Describe a row by its non-empty columns, for error messages.
 
     >>> describe_row(Score, {"metric": "nll", "variant": "lora", "seed": 1, "task": "all"})
     "the score 'nll' of variant 'lora', seed 1 (task 'all')"
@@ -217,7 +222,10 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """Text generated greedily after `prompt` under `plan`; `same` of its `tokens` equal the original model's."""
+    """Text that a plan generated greedily after `prompt`.
+
+    `tokens` is its length, and `same` is the number of tokens that equal those of the original model.
+    """
 
     plan: str
     prompt: str
@@ -226,7 +234,7 @@ class Continuation:
     same: int
 
     def note(self) -> Note:
-        """Return the continuation as a note of its run.
+        """Return the continuation as a note that can be stored in a run.
 
         >>> Continuation("0-3", "a b", " c", 1, 1).note().text
         '{"plan":"0-3","prompt":"a b","text":" c","tokens":1,"same":1}'
@@ -235,7 +243,7 @@ class Continuation:
 
 
 def read_continuations(notes: Iterable[Note]) -> tuple[Continuation, ...]:
-    """Return the continuations among the notes of a run; invalid notes are ignored."""
+    """Return the continuations among the notes of a run. Invalid notes are ignored."""
     continuations = []
     for note in notes:
         if note.measure == CONTINUATION:
@@ -246,11 +254,12 @@ def read_continuations(notes: Iterable[Note]) -> tuple[Continuation, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PlanRecord:
-    """A plan of a sweep and its cost, unique per (family, plan).
+    """A plan of a sweep and its cost. A family has one record for each of its plans.
 
-    `strategy` names the curve that the plan belongs to (`skip`, `reverse`, ...), `affected` is the number of layers
-    that it changes, and `draw` the seed of a random order. `evaluations` counts how many times any layer runs, `stages`
-    how many layers run one after another, `weights` the distinct layers, and `slots` the KV-cache slots.
+    `strategy` names the curve that the plan belongs to (`skip`, `reverse`, ...). `affected` is the number of layers
+    that the plan changes, and `draw` the seed of a random order. `evaluations` is the number of layer evaluations,
+    `stages` the number of layers that run one after another, `weights` the number of distinct layers, and `slots` the
+    number of KV-cache slots.
     """
 
     plan: str
@@ -265,7 +274,7 @@ class PlanRecord:
 
 
 def select_main_metric(metrics: Iterable[str]) -> str | None:
-    """Return the metric that a benchmark is judged by, or None if there is no accuracy.
+    """Return the metric that represents a benchmark, or None if none of its metrics is an accuracy.
 
     >>> select_main_metric(["acc", "acc_norm"]), select_main_metric(["perplexity"])
     ('acc_norm', None)

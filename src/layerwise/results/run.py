@@ -5,7 +5,7 @@
     run.lock          locked by the writer
     report.html, exports/
 
-One process writes at a time. The operating system releases the lock when its process ends.
+Only one process can write at a time. If it is killed, the operating system releases the lock.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ MANIFEST = "manifest.json"
 DATABASE = "run.sqlite"
 LOCK = "run.lock"
 PROVENANCE = "provenance"
-"""Measure of notes about another version or machine, shown under the report's provenance."""
+"""Measure of notes about changes of versions or hardware. The report shows them in its chapter on provenance."""
 
 
 class Run:
-    """An open run directory; a context manager that releases the lock and closes the database.
+    """An open run directory. As a context manager, it closes the database and releases the lock.
 
-    `changes` lists the versions and hardware that changed since a resumed run began.
+    If the run was resumed, `changes` lists the versions and hardware that changed since it began.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class Run:
 
     @classmethod
     def create(cls, folder: Path | str, manifest: Manifest, *, overwrite: bool = False) -> Run:
-        """Start a run in `folder`; `overwrite` discards the rows of an existing run.
+        """Start a run in `folder`. If the folder contains a run, `overwrite` discards its rows.
 
         Raises:
-            RunError: If the folder holds a run and `overwrite` is not set, cannot be written, or is in use.
+            RunError: If the folder contains a run (without `overwrite`), cannot be written, or is in use.
         """
         folder = Path(folder)
         lock = _lock(folder)
@@ -70,13 +70,13 @@ class Run:
 
     @classmethod
     def resume_or_create(cls, folder: Path | str, manifest: Manifest) -> Run:
-        """Resume the run in `folder`, or start one.
+        """Resume the run in `folder`, or start a new run if there is none.
 
-        The stored manifest is kept. Each call begins a session in the store, with the command and versions of
+        A resumed run keeps its manifest. Every call adds a session to the database, with the command and versions of
         `manifest`.
 
         Raises:
-            RunError: If `manifest` has another identity; the message names the first difference.
+            RunError: If the identity of `manifest` differs from the stored one. The message names the difference.
         """
         folder = Path(folder)
         lock = _lock(folder)
@@ -98,7 +98,7 @@ class Run:
 
     @classmethod
     def open(cls, folder: Path | str) -> Run:
-        """Open the run in `folder` read-only, even while it is being written."""
+        """Open the run in `folder` for reading, even while another process writes to it."""
         folder = Path(folder)
         return cls(folder, _read_manifest(folder), Store.reading(folder / DATABASE), None)
 
@@ -119,7 +119,7 @@ class Run:
         return self.folder / "exports"
 
     def close(self) -> None:
-        """Close the database and release the lock; may be called twice."""
+        """Close the database and release the lock. It can be called more than once."""
         try:
             self.store.close()
         finally:
@@ -141,7 +141,7 @@ def is_run(location: Path | str) -> bool:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file atomically; raise `OSError` also for a folder, a device or a pipe."""
+    """Write a file atomically. Raise `OSError` if this fails, or if the path is a folder, a device or a pipe."""
     if not path.name or path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():

@@ -1,10 +1,10 @@
-"""Rows by column: `where` filters, `axis` lists the values of a column, `one` finds a single row.
+"""Select scores by their columns: `where` filters, `axis` lists the values of a column, `one` finds a single row.
 
     rows = Rows(run.store.scores())
     for variant in rows.where(measure="healing").axis("variant"):
         loss = rows.one(measure="healing", metric="nll", variant=variant, seed=None, task="all")
 
-None selects rows whose column is empty; columns that are not named can have any value.
+`seed=None` selects rows in which the column `seed` is empty. Columns that are not given can have any value.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class _Present:
 
 
 PRESENT = _Present()
-"""Selects rows whose column is not empty: `rows.where(seed=PRESENT)` are those of single seeds."""
+"""Selects rows in which a column is not empty, as in `rows.where(seed=PRESENT)`."""
 
 
 class Rows(Sequence[Score]):
-    """Scores in the order they were written, indexed by their columns."""
+    """A sequence of scores that can be selected by their columns."""
 
     __slots__ = ("_indexes", "_rows")
 
@@ -55,7 +55,9 @@ class Rows(Sequence[Score]):
         return Rows((*self._rows, *more))
 
     def where(self, **columns: Any) -> Rows:
-        """Return the rows that match: a value, None (empty), `PRESENT`, or any value of a collection.
+        """Return the rows that match all of the given columns.
+
+        A condition is a value, a collection of values, None (the column is empty), or `PRESENT` (it is not).
 
         Raises:
             TypeError: If there is no such column.
@@ -77,7 +79,7 @@ class Rows(Sequence[Score]):
         return Rows(row for row in matching if all(_holds(getattr(row, name), value) for name, value in several))
 
     def axis(self, column: str) -> tuple[Any, ...]:
-        """Return the distinct non-empty values of a column in the order of the rows; the task "all" comes first.
+        """Return the distinct values of a column in the order of the rows, without None. The task "all" comes first.
 
         >>> Rows([Score("m", "nll", 1.0, task="qa"), Score("m", "nll", 1.0)]).axis("task")
         ('all', 'qa')
@@ -86,7 +88,7 @@ class Rows(Sequence[Score]):
         return tuple(sorted(values, key="all".__ne__)) if column == "task" else tuple(values)
 
     def one(self, **columns: Any) -> Score | None:
-        """Return the matching row, or None.
+        """Return the row that matches all of the given columns, or None if there is none.
 
         Raises:
             RunError: If several rows match.
@@ -100,16 +102,16 @@ class Rows(Sequence[Score]):
         return matching[0] if matching else None
 
     def value(self, **columns: Any) -> float | None:
-        """Return the value of the matching row, or None."""
+        """Return the value of the row that `one` finds, or None if there is none."""
         row = self.one(**columns)
         return None if row is None else row.value
 
     def by(self, column: str) -> dict[Any, Rows]:
-        """Return the rows of each value of a column, in the order of `axis`."""
+        """Group the rows by the values of a column, in the order of `axis`."""
         return {value: self.where(**{column: value}) for value in self.axis(column)}
 
     def along(self, column: str) -> dict[Any, Score]:
-        """Return the single row of each value of a column, in the order of `axis`."""
+        """Return one row for each value of a column, in the order of `axis`."""
         return {value: row for value in self.axis(column) if (row := self.one(**{column: value})) is not None}
 
     def _indexed(self, single: dict[str, object]) -> Sequence[Score]:

@@ -1,8 +1,8 @@
 """The rows of a run in SQLite.
 
-Losses are only added; a measurement replaces its own scores. The order of rows depends only on their content, so
-resumed runs compare equal. With the write-ahead log, transactions survive `kill -9`, and readers see a consistent
-state.
+Losses are only added. Scores of a measure are replaced together. The order of rows depends only on their content, so
+that a resumed run equals one that was not interrupted. Because of the write-ahead log, transactions survive `kill -9`,
+and other processes can read a consistent state while the run is written.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def connect_for_writing(path: Path) -> sqlite3.Connection:
 
 
 def connect_for_reading(path: Path) -> sqlite3.Connection:
-    """Open the database read-only, even while it is being written.
+    """Open the database for reading, even while another process writes to it.
 
-    On a read-only medium it is opened as immutable, which is sound only with an empty log.
+    On a read-only medium, SQLite can only open it as immutable, which is safe only if its write-ahead log is empty.
     """
     _check_library()
     if not path.is_file():
@@ -90,7 +90,7 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
                 raise
             if log.exists() and log.stat().st_size:
                 raise RunError(
-                    f"{path} was not closed, and its last rows in {log.name} cannot be read from a read-only folder. "
+                    f"{path} was not closed properly: its last rows in {log.name} cannot be read on a read-only disk. "
                     "Copy the run directory to a writable disk."
                 ) from error
             return _probed(path, "immutable=1")
@@ -112,8 +112,8 @@ def _probed(path: Path, mode: str) -> sqlite3.Connection:
 def _check_library() -> None:
     if sqlite3.sqlite_version_info < STRICT_SINCE:
         raise RunError(
-            f"SQLite must be at least {'.'.join(map(str, STRICT_SINCE))}, got {sqlite3.sqlite_version}. Use a newer "
-            "Python, such as one from python.org or conda."
+            f"SQLite must be version {'.'.join(map(str, STRICT_SINCE))} or later, got {sqlite3.sqlite_version}. Use a "
+            "newer Python, such as one from python.org or conda."
         )
 
 
@@ -194,7 +194,7 @@ _REAL = {name for kind in (Loss, Score) for name, (base, _) in list_columns(kind
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A process that wrote to the run; `ended` is None while it runs and if it was killed."""
+    """A process that wrote to the run. `ended` is None while the process runs, and if it was killed."""
 
     started: str
     ended: str | None
@@ -204,9 +204,9 @@ class Session:
 
 
 class Store:
-    """The tables of a run; opened by `Store.writing` or `Store.reading`, usually through a `Run`.
+    """The database of a run. A `Run` opens it with `Store.writing` or `Store.reading`.
 
-    Every method raises `RunError` if the disk is full or read-only, or the file is damaged.
+    Every method raises `RunError` if the disk is full or read-only, or if the file is damaged.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, session: int | None) -> None:
@@ -216,7 +216,7 @@ class Store:
 
     @classmethod
     def writing(cls, path: Path, *, command: Sequence[str] = (), versions: Mapping[str, str] | None = None) -> Store:
-        """Open or create `path` for writing and begin a session; the caller holds the folder's lock."""
+        """Open or create a database for writing, and begin a session. The caller must have locked the folder."""
         connection = connect_for_writing(path)
         used = installed_versions() if versions is None else dict(versions)
         values = (utc_now(), os.getpid(), json.dumps(list(command)), json.dumps(used))
@@ -232,11 +232,11 @@ class Store:
 
     @classmethod
     def reading(cls, path: Path) -> Store:
-        """Open `path` for reading, even while it is being written or on a read-only medium."""
+        """Open a database for reading, even on a read-only medium or while another process writes to it."""
         return cls(path, connect_for_reading(path), None)
 
     def close(self) -> None:
-        """End the session and close the file; may be called twice."""
+        """End the session and close the file. It can be called more than once."""
         try:
             if self._session is not None:
                 with explain_errors(self.path), self._connection:
@@ -246,11 +246,11 @@ class Store:
             self._connection.close()
 
     def add_losses(self, rows: Iterable[Loss]) -> None:
-        """Add rows in one transaction.
+        """Add losses in one transaction.
 
         Raises:
             MeasureError: If a loss is not finite or a count is impossible.
-            RunError: If a cell (plan, task, document, window) exists already.
+            RunError: If there is already a loss for the same plan, task, document and window.
         """
         rows = [_checked_loss(row) for row in rows]
         session = self._writable()
@@ -264,11 +264,11 @@ class Store:
         except sqlite3.IntegrityError as error:
             raise RunError(
                 f"The loss of plan {row.plan!r} on window {row.window} of document {row.document!r} (task "
-                f"{row.task!r}) is stored already. Skip plans in finished()."
+                f"{row.task!r}) is stored already. Do not add plans that `finished` returns."
             ) from error
 
     def finished(self, task: str, document: str, window: int) -> frozenset[str]:
-        """Return the plans whose loss on this window is stored."""
+        """Return the plans that have a stored loss for a window of a document."""
         query = 'SELECT plan FROM losses WHERE task = ? AND document = ? AND "window" = ?'
         with explain_errors(self.path):
             rows = self._connection.execute(query, (task, document, int(window)))
@@ -280,7 +280,7 @@ class Store:
             return int(count)
 
     def losses(self, task: str | None = None) -> Iterator[Loss]:
-        """Iterate over the losses of one task or all, ordered by task, document, window and plan."""
+        """Iterate over the losses of a task (default: of all tasks), ordered by task, document, window and plan."""
         condition, values = ("", ()) if task is None else ("WHERE task = ?", (task,))
         query = f'SELECT {_columns(Loss)} FROM losses {condition} ORDER BY task, document, "window", plan'
         with explain_errors(self.path):
@@ -288,17 +288,16 @@ class Store:
                 yield self._row(Loss, row)
 
     def text_losses(self) -> Iterator[Loss]:
-        """Iterate over the losses that effects are computed from: all but those of benchmarks."""
+        """Iterate over all losses except those of benchmarks."""
         return (row for row in self.losses() if not row.task.startswith(BENCHMARK_TASK))
 
     def replace_scores(self, measures: str | Iterable[str], rows: Iterable[Score]) -> None:
         """Replace all scores of `measures` by `rows`, in one transaction.
 
-        Rows with a NaN value are dropped; a NaN bound or p-value becomes None.
+        Rows whose value is NaN are omitted. A bound or p-value that is NaN becomes None.
 
         Raises:
-            MeasureError: If a number is infinite, a row has another measure, or two rows differ only in their
-        numbers.
+            MeasureError: If a number is infinite, if a row has another measure, or if two rows have the same key.
         """
         names = (measures,) if isinstance(measures, str) else tuple(measures)
         seen: set[tuple[object, ...]] = set()
@@ -310,7 +309,7 @@ class Store:
             connection.executemany(_insert("scores", Score, "session"), rows_of_session)
 
     def scores(self, measure: str | None = None, *, task: str | None = None, metric: str | None = None) -> list[Score]:
-        """Return the matching scores, by measure in alphabetical order, then as written."""
+        """Return the matching scores, sorted by measure and then in the order in which they were added."""
         filters = {"measure": measure, "task": task, "metric": metric}
         values = {name: value for name, value in filters.items() if value is not None}
         condition = " AND ".join(f"{name} = :{name}" for name in values) or "TRUE"
@@ -319,7 +318,7 @@ class Store:
             return [self._row(Score, row) for row in self._connection.execute(query, values)]
 
     def replace_notes(self, measure: str, texts: Iterable[str]) -> None:
-        """Replace the notes of a measure by `texts`, without duplicates."""
+        """Replace the notes of a measure by the distinct `texts`."""
         self._writable()
         with explain_errors(self.path), self._connection as connection:
             connection.execute("DELETE FROM notes WHERE measure = ?", (measure,))
@@ -328,14 +327,14 @@ class Store:
             )
 
     def notes(self, measure: str | None = None) -> list[Note]:
-        """Return the notes, by measure in alphabetical order, then as written."""
+        """Return the notes, sorted by measure and then in the order in which they were added."""
         condition = "TRUE" if measure is None else "measure = :measure"
         query = f"SELECT measure, text FROM notes WHERE {condition} ORDER BY measure, id"
         with explain_errors(self.path):
             return [self._row(Note, row) for row in self._connection.execute(query, {"measure": measure})]
 
     def add_plans(self, records: Iterable[PlanRecord]) -> None:
-        """Add records that are not stored yet, in the given order."""
+        """Add the plan records that are not stored yet, in the given order."""
         stored = set(self.plans())
         new = [record for record in dict.fromkeys(records) if record not in stored]
         self._writable()
@@ -343,13 +342,13 @@ class Store:
             connection.executemany(_insert("plans", PlanRecord), map(astuple, new))
 
     def plans(self) -> list[PlanRecord]:
-        """Return the plan records in the order they were added."""
+        """Return the plan records in the order in which they were added."""
         with explain_errors(self.path):
             rows = self._connection.execute(f"SELECT {_columns(PlanRecord)} FROM plans ORDER BY id")
             return [self._row(PlanRecord, row) for row in rows]
 
     def sessions(self) -> list[Session]:
-        """Return every process that wrote to the run, the first one first."""
+        """Return the processes that wrote to the run, in the order in which they started."""
         query = "SELECT started, ended, pid, command, versions FROM sessions ORDER BY id"
         with explain_errors(self.path):
             return [self._session_of(row) for row in self._connection.execute(query)]
@@ -371,7 +370,7 @@ class Store:
 
     def _writable(self) -> int:
         if self._session is None:
-            raise RunError(f"{self.path} was opened for reading. Resume the run to add rows to it.")
+            raise RunError(f"{self.path} was opened for reading only. Resume the run to add rows to it.")
         return self._session
 
 
@@ -403,7 +402,7 @@ def _checked_score(row: Score, measures: tuple[str, ...], seen: set[tuple[object
     if row.measure not in measures:
         raise MeasureError(
             f"{description} belongs to measure {row.measure!r}, not {' or '.join(map(repr, measures))}. "
-            "Name every measure that is replaced."
+            "Pass the measures of all rows."
         )
     key = (row.measure, *row.key)
     if key in seen:
@@ -414,7 +413,7 @@ def _checked_score(row: Score, measures: tuple[str, ...], seen: set[tuple[object
     try:
         return to_row(Score, [None if cell != cell else cell for cell in _plain(row)])
     except ValueError as error:
-        raise MeasureError(f"{_begun(str(error))}. Omit the row, or use None if it does not apply.") from error
+        raise MeasureError(f"{_begun(str(error))}. Omit the row, or use None if the number does not apply.") from error
 
 
 def _begun(clause: str) -> str:

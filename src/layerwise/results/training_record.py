@@ -1,6 +1,6 @@
-"""The training record of a model, `training.json` next to the weights.
+"""The training record of a model, which is the file `training.json` next to the weights.
 
-It is written last: a model folder without one is an unfinished training.
+It is written last. In a model folder without it, training has not finished.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ from layerwise.results.run import write_whole
 FILE = "training.json"
 
 RETRAINED = "retrained"
-"""Variant of models trained for fewer layers; `retrained-6` for six."""
+"""Prefix of the variant of models that were trained for fewer layers: `retrained-6` is for six layers."""
 
 MODEL = "model"
-"""Folder of the finished model in the folder of its training."""
+"""Name of the folder of the finished model, inside the folder of its training run."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """A logged loss after `step` optimizer steps, in nats: training loss since the last entry, or validation loss."""
+    """A loss in nats that was logged after `step` optimizer steps.
+
+    `kind` tells whether it is the validation loss or the mean training loss since the last entry.
+    """
 
     step: int
     kind: str
@@ -35,11 +38,12 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRecord:
-    """Provenance of a trained model.
+    """The provenance of a trained model.
 
-    `base` is the weight hash of the initial model, `data` the digest of the splits, `recipe` all settings of the
-    training, `examples` the number of examples read, `best_step` the step of the saved checkpoint. `seconds` covers
-    all sessions and validation. `figures` are further numbers by name, such as pretraining tokens.
+    `base` is the hash of the initial weights, `data` the hash of the data splits, and `recipe` has all training
+    settings. `examples` is the number of examples read, and `best_step` the step at which the saved checkpoint was
+    taken. `seconds` is the training time, with validation, of all sessions. `figures` has other numbers by name, such
+    as the number of pretraining tokens.
     """
 
     variant: str
@@ -65,7 +69,7 @@ class TrainingRecord:
 
     @classmethod
     def read(cls, folder: Path) -> TrainingRecord | None:
-        """Return the record in `folder`, or None if there is none."""
+        """Read the record in `folder`, or return None if there is none."""
         path = folder / FILE
         if not path.exists():
             return None
@@ -73,7 +77,7 @@ class TrainingRecord:
 
 
 def parse_refined_depth(variant: str) -> int | None:
-    """Return the number of layers that a variant was retrained for, or None.
+    """Return the number of layers for which a variant was retrained, or None if it is another variant.
 
     >>> parse_refined_depth("retrained-6"), parse_refined_depth("layershuffle")
     (6, None)

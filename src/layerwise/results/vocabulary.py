@@ -1,17 +1,17 @@
-"""Names of measures, metrics, variants and conditions in rows that several files use."""
+"""Names of measures, metrics, variants and conditions in rows, as far as several files use them."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-# Units of resampling: what an interval is over
+# Resampling units, over which intervals are computed
 
 MIN_UNITS = 8
-"""Minimum number of units for an interval: with fewer, no sign-flip p-value could be below 1/64."""
+"""Minimum number of units for an interval. With fewer units, a sign-flip p-value cannot be below 1/64."""
 
 
 def resampling_unit(documents: int) -> Literal["document", "window"]:
-    """Return the resampling unit of a task: windows if there are fewer than 8 documents.
+    """Return the unit that is resampled: documents, or windows if there are fewer than 8 documents.
 
     >>> resampling_unit(8), resampling_unit(1)
     ('document', 'window')
@@ -24,9 +24,9 @@ def resampling_unit(documents: int) -> Literal["document", "window"]:
 ALL, ORIGINAL = "all", "original"
 """The whole text or benchmark, and the original model."""
 EQUAL_NATS = 0.005
-"""Loss difference in nats/token below which losses count as equal: 0.5 % of perplexity."""
+"""Losses that differ by less count as equal (nats/token). It changes the perplexity by 0.5 %."""
 
-# Nulls: what a value is compared with, in the column `against`
+# Null baselines, in the column `against`
 
 NO_EFFECT, RANDOM_INIT, SHUFFLED, SHUFFLED_LAYERS, PERMUTED_UNITS, INDEPENDENT = (
     "no_effect",
@@ -38,15 +38,15 @@ NO_EFFECT, RANDOM_INIT, SHUFFLED, SHUFFLED_LAYERS, PERMUTED_UNITS, INDEPENDENT =
 )
 SAME_NORM_RANDOM, P_OVER_N, UNDAMAGED = "same_norm_random", "p_over_n", "undamaged"
 
-# Contrasts of a `claim`; if two kinds of tasks are compared, one is the `task` and the other in `against`
+# Contrasts that test a `claim`. If two groups of tasks are compared, they are in the columns `task` and `against`.
 
 CONTRAST = "contrast"
 STRATEGIES, BENCHMARK_STRATEGIES = "strategies", "benchmark_strategies"
-"""Contrasts between strategies: means over draws, steps of the ranking, tasks."""
+"""Claims about strategies: their means over random draws, and the steps of their ranking."""
 STEP = "step"
 RELATIVE, SLOPE, EXCESS, LESS, LOG_RATIO = "relative", "slope", "excess", "less", "log_ratio"
 BITS, STANDS_OUT = "bits", "stands_out"
-"""Contrasts of quantized layers (`layerwise.measure.contrasts.layers`)."""
+"""Claims about quantized layers (see `layerwise.measure.contrasts.layers`)."""
 
 # A diagnosis
 
@@ -65,15 +65,15 @@ ABLATION, VERDICT, RACING, DELTAS, PREDICTABILITY, RECOVERY, MANIPULATION, PROXI
 DECISIONS = ("matters", "no_effect", "harmful", "inconclusive")
 """Verdicts on a layer."""
 MARGIN = "margin"
-"""Metric with the smallest effect that counts."""
+"""Metric whose value is the smallest effect that counts."""
 SKIPPING, DELTA_NLL, GATE = "skip", "delta_nll", "gate"
 
-# Trainings, by `variant` and `seed`
+# Training runs, by `variant` and `seed`
 
 TRAINING, TUNING = "training", "tuning"
 TRAIN_LOSS, VALIDATION_LOSS = "train_loss", "validation_loss"
 
-# Robustness: rows without a variant are about the model and the examples
+# Robustness (rows without a variant describe the model and the examples)
 
 ROBUSTNESS, ORDERS, IDENTITY, CONTRIBUTION, NODES = "robustness", "orders", "identity", "contribution", "nodes"
 POSITION, BRANCHES, ATTENTION, POSITION_IMPORTANCE, OUTPUT_LAYOUT = (
@@ -88,20 +88,20 @@ SEQUENTIAL, RANDOM_ORDER = "sequential", "random"
 BLOCKS, ROUND_ROBIN = "blocks", "round-robin"
 BASELINE, UNIFORM_ATTENTION = "baseline", "uniform"
 SINGLE, SCATTERED = "single", "scattered"
-"""References for the loss of nodes: the same layers one by one, and as many layers anywhere."""
+"""Baselines for failed nodes: skipping the same layers one at a time, and skipping as many random layers."""
 
-# Merging models of one `variant`: their layers are at random depths (`RANDOM_ORDER`) or at their own (`SEQUENTIAL`)
+# Merging models of one `variant`: each layer is at a random depth (`RANDOM_ORDER`) or where it was (`SEQUENTIAL`)
 
 MERGING, MERGES = "merging", "merges"
 MEMBERS, BEST_MEMBER, ENSEMBLE, MERGED = "members", "best member", "ensemble", "merged"
 NODE_FAILED, NODE_REPLACED = "node failed", "node replaced"
 
-# Times of passes: of each `plan`, in a setting (the phase, the batch and the context)
+# Times of forward passes of each `plan` in a `condition` (phase, batch size and context length)
 
 TIME = "time"
 MILLISECONDS, RATIO = "ms", "ratio"
 
-# Healing: `variant` is a way of training, or one of the models below; the `task` of a `HEALING_TASK` is a benchmark
+# Healing: `variant` is a training method, or one of the models below; the `task` of a `HEALING_TASK` is a benchmark
 
 HEALING, HEALING_CONTRAST, HEALING_WINDOW, HEALING_TASK, HEALING_RATE, HEALING_COST = (
     "healing",
@@ -122,9 +122,9 @@ PROBING = "probing"
 
 DELTA, NLL, EXACT = "delta_nll", "nll", "exact_match"
 LOOPED, GAINED, LOOP_COUNT = "looped", "gain_sweep", "loop_count"
-"""Families of parallel layers whose strategies are numbers: loop counts and gains."""
+"""Families of plans with parallel layers whose strategies are numbers (loop counts and gains)."""
 
-# A search: `task` is a part of the text, `variant` the control that the chosen plan is compared with
+# A search: `task` is a part of the text, `variant` the control with which the selected plan is compared
 
 SEARCH, SEARCH_ROUND, LATENCY = "search", "search_round", "latency"
 CHOSEN, COST, FRONT, CONTROL_PLAN, BEST_CHANGE = "chosen", "cost", "front", "control_plan", "best_change"
@@ -132,7 +132,7 @@ AGAIN, GAP, ABOVE_CHOSEN, BETTER = "again", "gap", "above_chosen", "better"
 REPORT, SECOND = "report", "second"
 REST = "rest"
 
-# Models that were pretrained, evaluated, fine-tuned and cut: `variant` is a wiring or a model, `seed` one training
+# Pretrained models, and what happens when they are fine-tuned or lose edges: `variant` is a wiring or a model
 
 MASKED_LM, ALPHA, SEED_AGREEMENT, UNIFORMITY, STABILITY = (
     "masked_lm",
@@ -142,10 +142,10 @@ MASKED_LM, ALPHA, SEED_AGREEMENT, UNIFORMITY, STABILITY = (
     "stability",
 )
 EDGES = "edges"
-"""Minimal pairs without the edges in `condition`."""
+"""Measure of minimal pairs after removing the edges in `condition`."""
 
 OUTPUT = "output"
-"""Part that reads the output of the model; it has no layer."""
+"""The part of the model that reads the output of the layers."""
 
 STUDY, ATTRIBUTION, INITIAL_BIAS, DATA_SHARE = "study", "attribution", "initial_bias", "data_share"
 CONVERGENCE, TUNING_CONVERGENCE, LEARNING_CURVE, BABYLM = (
@@ -155,33 +155,33 @@ CONVERGENCE, TUNING_CONVERGENCE, LEARNING_CURVE, BABYLM = (
     "babylm",
 )
 STEPS, SECONDS, TOKENS = "steps", "seconds", "tokens"
-"""Units: costs that were counted, or that two compared variants have in common."""
+"""Units of costs."""
 
 PAIRS, GLUE, MSGS, OUR_MSGS = "pairs", "glue", "msgs", "msgs-ours"
-"""Suites of minimal pairs and fine-tuned tasks, each a measure."""
+"""Measures of suites: minimal pairs, and tasks for fine-tuning."""
 
 FINE_TUNED = (GLUE, MSGS, OUR_MSGS)
 _LINGUISTIC = ("main_verb", "control_raising", "syntactic_category")
 _SURFACE = ("lexical_content_the", "relative_position", "length")
 CONTROLS = tuple(f"control {feature}" for feature in (*_LINGUISTIC, *_SURFACE))
 AMBIGUOUS = tuple(f"ambiguous {linguistic}_{surface}" for linguistic in _LINGUISTIC for surface in _SURFACE)
-"""Tasks of `OUR_MSGS`: one feature, or two that agree in training."""
+"""Tasks of `OUR_MSGS`: controls with one feature, and tasks with two features that agree in the training data."""
 
 PHENOMENON, PARADIGM = "phenomenon", "paradigm"
 
 NORMALIZED = "normalized"
-"""Condition of a fine-tuned score on the scale from chance (0) to the original model (1)."""
+"""Condition of fine-tuned scores that are rescaled from chance (0) to the original model (1)."""
 
 CHANCE, SHUFFLED = "chance", "shuffled"
-"""References: guessing, and permuted sources or labels."""
+"""Baselines: guessing, and permuted sources or labels."""
 
 BEYOND_START, BEYOND_DISTANCE = "beyond the start", "beyond distance"
-"""Conditions of the agreement of seeds: without the shared initialization, or without the distance of layers."""
+"""Conditions of the agreement of seeds: beyond what the initial weights, or the distance of layers, explain."""
 
 BACKBONE, LAYER_WEIGHTS = "ltg", "elc"
-"""Variants without layer weights and with those of the paper."""
+"""Variants without layer weights (`ltg`), and with the layer weights of the paper (`elc`)."""
 
-# Trainings in phases: `variant` is a schedule
+# Training in phases: `variant` is a schedule
 
 SCHEDULE, ACCOUNTING, HELD_OUT, RATES, NULL, GROWTH, IMPORTANCE = (
     "schedule",
@@ -195,28 +195,28 @@ SCHEDULE, ACCOUNTING, HELD_OUT, RATES, NULL, GROWTH, IMPORTANCE = (
 SHARE, PREDICTED, MEASURED = "share", "predicted", "measured"
 EMBEDDING_PART, HEAD_PART = "embedding", "head"
 BIGRAMS, UNIGRAMS = "bigrams", "unigrams"
-"""Null variants: token statistics of the training text."""
+"""Baselines that use only the token statistics of the training text."""
 
 UNIFORM_TRAINING = "uniform"
 LEARNING_RATE, WARMUP = "learning_rate", "warmup"
 
 FLOPS, BUDGET = "flops", "budget"
-"""Units of comparisons, with `TOKENS` and `SECONDS`; the budget is that of the complete uniform training."""
+"""Units of costs. The budget is the cost of uniform training for all steps."""
 
 DIFFERENCE, AT = "difference", "at"
 SAVING, SAVING_AT_MOST, SAVING_AT_LEAST = "saving", "saving_at_most", "saving_at_least"
 LOSS_RATIO, TIME_SAVED = "loss_ratio", "time_saved"
 NEVER, SOONER = "never", "sooner"
 
-# Comparisons of runs: `variant` is the model of each
+# Comparisons of runs: `variant` is the model of a run
 
 MODEL, CURVE, SCORE_CURVE, LAYER = "model", "curve", "score_curve", "layer"
 COINCIDENCE = "coincidence"
-"""Maximum difference of the curves of `variant` and `against`, and whether they coincide."""
+"""Maximum difference between the curves of `variant` and `against`, and whether they coincide."""
 CLAIM, EVERY, ANY = "claim", "every model", "any model"
-"""Verdicts on a claim: the value is 1 if it holds after correction over models, -1 if it does not, otherwise 0."""
+"""Verdicts on a claim for several models, corrected for multiple tests: 1 if it holds, -1 if it does not, else 0."""
 
-# Evaluations of lm-eval by document: scores of `variant`, differences to the baseline (`against`), and verdicts
+# Paired lm-eval evaluations: scores of `variant`, differences from the baseline (`against`), and verdicts
 
 EVALUATED, PAIRED, TOLERANCE, NEEDED, EXCEEDED, KEPT = (
     "evaluated",
