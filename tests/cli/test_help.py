@@ -81,7 +81,7 @@ def test_the_version_and_the_choices_of_the_loader_are_shown() -> None:
         (["search", "demo"], "layerwise search needs --budget BUDGET."),
         (["search", "demo", "--budget"], "--budget must be followed by a value. Write --budget BUDGET."),
         (["serve", "demo", "--nodes", "2", "--replicas", "5"], "got 5 replicas on 2 nodes"),
-        (["report"], "layerwise report needs RUN"),
+        (["report"], "layerwise report requires a run directory"),
         (["sweep", "demo", "--famlies", "painters"], "Unknown option: --famlies. Did you mean --families?"),
     ],
 )
@@ -145,7 +145,7 @@ def test_dangerous_options_are_never_suggested_in_python() -> None:
     ("command", "said"),
     [
         ("sweep demo --token 9", "Did you mean --tokens?"),
-        ("heal demo --plan 0-10 --tokens 9", "Set the length of the training with --steps or --epochs"),
+        ("heal demo --plan 0-10 --tokens 9", "Set the length of training with --steps or --epochs"),
         ("sweep demo --method full", "layerwise sweep has no option --method; it belongs to "),
         ("verify demo --plan 0-4 6-11", 'Write --plan "0-4 6-11"'),
         ("heal demo --plan 0-4 6 8-11 --seeds 2", 'Write --plan "0-4 6 8-11"'),

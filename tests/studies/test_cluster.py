@@ -111,7 +111,7 @@ def test_a_worker_with_other_weights_is_refused(
 def test_a_worker_on_another_processor_is_refused(model: Path, texts: Path) -> None:
     here = describe_call(layerwise.sweep, model, texts).manifest
     other = replace(here, hardware={**here.hardware, "kernels": "NEON"})
-    with pytest.raises(RunError, match=r"machines must be of one kind.*, got kernels NEON on a worker"):
+    with pytest.raises(RunError, match=r"machines must be of the same type.*, got kernels NEON on a worker"):
         cluster.check_same_here(here, other)
     with pytest.raises(RunError, match="its threads is 1, not 7"):
         cluster.check_same_here(

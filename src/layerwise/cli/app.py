@@ -1,7 +1,7 @@
 """The command `layerwise`.
 
-Expected errors print their message and exit with code 2; other exceptions keep their traceback. Verbs import torch and
-transformers only when they run.
+If an error of layerwise is raised, its message is printed and the exit code is 2. Other exceptions print a traceback.
+Verbs import torch and transformers only when they run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from layerwise.runner.terminal import errors, write
 from layerwise.runner.verb import CONSEQUENTIAL, VERBS
 
 TRAINING_LENGTHS = ("steps", "epochs")
-"""Options to suggest for a training verb that is given `--tokens`."""
+"""Options that are suggested if `--tokens` is passed to a verb that trains."""
 
 MAX_LISTED_VERBS = 4
 
@@ -54,12 +54,12 @@ HELP_ALL = "--help-all"
 
 @cache
 def build(everything: bool = False, word: str = COMPLETION) -> App:
-    """Build the part of the command line that is needed.
+    """Build the command line, as far as it is needed for a command.
 
     Args:
-        everything: Whether help lists rarely used options too.
-        word: First word of the command line. A verb is built with its subcommands, `COMPLETION` builds all verbs, and
-            anything else builds all verbs without options.
+        everything: Whether the help also lists rarely used options.
+        word: First word of the command. If it is a verb, only this verb and its subcommands are built. If it is
+            `COMPLETION`, all verbs are built. Otherwise, all verbs are built without their options.
     """
     app = App(
         name="layerwise",
@@ -157,7 +157,7 @@ def _describe_unknown(error: UnknownOptionError) -> str:
         text = f"layerwise {verb} has no option {flag}; it belongs to {', '.join(verbs[:MAX_LISTED_VERBS])}{more}."
         lengths = [f"--{name}" for name in TRAINING_LENGTHS if verb in VERBS and f"--{name}" in _list_flags(verb)]
         if flag == "--tokens" and lengths:
-            text += f" Set the length of the training with {' or '.join(lengths)}."
+            text += f" Set the length of training with {' or '.join(lengths)}."
         return text
     names = {name.lstrip("-"): name for each in error.argument_collection if each.parse for name in each.names}
     harmless = [name for name in names if name.replace("-", "_") not in CONSEQUENTIAL]

@@ -1,4 +1,4 @@
-"""The command of a verb, built from its signature and docstring."""
+"""Build the command of a verb from its signature and docstring."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DRY_RUN = Parameter(
 
 
 def build_command(verb: Verb, everything: bool = False) -> Callable[..., int]:
-    """Return the function of a command; its help lists rarely used options only if `everything` is set."""
+    """Return the command of a verb as a function. If `everything`, its help also lists rarely used options."""
 
     def run(*positional: Any, **options: Any) -> int:
         quiet, dry_run = (options.pop(name, False) for name in ("quiet", "dry_run"))
@@ -63,7 +63,7 @@ def describe_verb(verb: Verb, everything: bool = False) -> str:
 
 
 def path_parameter(flag: str, help: str, metavar: str | None = None) -> Parameter:
-    """Return a parameter for a path; `convert` rejects empty and unusable ones."""
+    """Return a command-line parameter for a path that must not be empty or invalid."""
 
     def convert(_: Any, tokens: Any) -> Path:
         if not tokens[0].value:

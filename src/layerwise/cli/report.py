@@ -47,7 +47,7 @@ def report(
     if format not in FORMATS:
         raise OptionError(f"--format must be one of {', '.join(FORMATS)}, got {format[:60]!r}.")
     if not runs:
-        raise RunError("layerwise report needs RUN, a run directory.")
+        raise RunError("layerwise report requires a run directory. Pass it as RUN.")
     if format != "findings" and len(runs) > 1:
         raise OptionError(
             f"--format {format} requires a single run, got {len(runs)}. For several, pass --format findings or run "

@@ -1,1 +1,1 @@
-"""Runs, tasks, progress, resuming and YAML recipes."""
+"""What all verbs share: arguments, runs, tasks, progress, resuming, and YAML recipes."""

@@ -1,4 +1,4 @@
-"""Arguments of verbs: types that verbs share, and how values are converted and checked."""
+"""The arguments of verbs: their types, and how values are converted and checked."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from layerwise.bounded import named
 from layerwise.errors import OptionError
 
 MAX_NUMBER = 2**53
-"""Largest number of an option; above it, floats skip integers."""
+"""Largest value of a numeric option. Above it, not every integer is exact as a float."""
 
 REQUIRED: Any = inspect.Parameter.empty
-"""Default of an argument that is required although an earlier one is optional."""
+"""Default that marks an argument as required, for arguments after an optional one."""
 
 _WORDS = {int: "a whole number", float: "a number", str: "a string", Path: "a path", bool: "true or false"}
 
@@ -42,7 +42,7 @@ class Metavar:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Flag of an argument, if it differs from the name with hyphens."""
+    """The flag of an argument on the command line, if it is not `--` and the name with hyphens."""
 
     text: str
 
@@ -50,14 +50,14 @@ class Flag:
 class Trait(Enum):
     """Special treatment of an argument.
 
-    RARE: Listed only by `--help-all`.
-    REPEATED: Given once per value; other sequences are separated by commas.
-    OPENED: Also accepts a loaded object in Python, such as a stack.
-    LOCATION: A string that may be a path.
-    EMPTY: May be an empty string.
-    KEYWORD: A flag on the command line, although positional in Python.
-    POSITIONAL: Positional on the command line, keyword-only in Python.
-    PYTHON: An object that only Python can pass.
+    RARE: It is listed only by `--help-all`.
+    REPEATED: The flag is repeated for each value. Other sequences are written as one value with commas.
+    OPENED: In Python, it also accepts a loaded object, such as a stack.
+    LOCATION: It is a string that may be a path.
+    EMPTY: It may be an empty string.
+    KEYWORD: It is a flag on the command line, although it is positional in Python.
+    POSITIONAL: It is positional on the command line, although it is keyword-only in Python.
+    PYTHON: It is an object, so that only Python can pass it.
     """
 
     RARE = "rare"
@@ -72,7 +72,10 @@ class Trait(Enum):
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of a verb; `kinds` are the types of a single value, `element` those of the items of a list."""
+    """An argument of a verb.
+
+    `kinds` are the types that a value can have. For an argument that is a list, `element` are the types of its items.
+    """
 
     name: str
     hint: Any
@@ -94,7 +97,7 @@ class Argument:
 
     @property
     def flag(self) -> str:
-        """Return the name on the command line: the flag, or the placeholder of a positional argument."""
+        """Return the flag of the argument, or its placeholder if it is positional on the command line."""
         if self.is_positional:
             return self.placeholder
         return self.given_flag or "--" + self.name.replace("_", "-")
@@ -113,7 +116,7 @@ class Argument:
         return self.default is inspect.Parameter.empty
 
     def convert(self, value: Any) -> Any:
-        """Convert a value from Python, YAML or JSON: strings to paths, lists to tuples, integers to floats."""
+        """Convert a value from Python, YAML or JSON to the type of the argument, such as a string to a path."""
         is_opened = Trait.OPENED in self.marks and not isinstance(value, str | Path)
         if value is None or is_opened or Trait.PYTHON in self.marks:
             return value
@@ -124,10 +127,10 @@ class Argument:
         return _convert(value, self.kinds)
 
     def check(self, value: Any, spelled: str) -> None:
-        """Check the type and bounds of a converted value; `spelled` names the argument in messages.
+        """Check the type and bounds of a converted value. Error messages call the argument `spelled`.
 
         Raises:
-            OptionError: If the value is not one that the argument takes.
+            OptionError: If the value has the wrong type or is out of bounds.
         """
         if Trait.PYTHON in self.marks or (Trait.OPENED in self.marks and not isinstance(value, str)):
             return
@@ -148,10 +151,10 @@ class Argument:
                 check_location(spelled, part)
 
     def parse(self, words: Sequence[str], spelled: str) -> Any:
-        """Parse words of the command line.
+        """Parse the words that the command line has for this argument. Error messages call it `spelled`.
 
         Raises:
-            OptionError: If a word is not one that the argument takes.
+            OptionError: If a word has the wrong type or is out of bounds.
         """
         if not self.element:
             return self._parse_word(words[-1], self.kinds, spelled)
@@ -176,7 +179,7 @@ class Argument:
 
 
 def split_annotation(hint: Any) -> tuple[Any, list[Any]]:
-    """Return a hint without its annotations, and the annotations from the outermost to the innermost."""
+    """Split a type hint into the plain type and its `Annotated` metadata, from the outermost to the innermost."""
     if get_origin(hint) is Annotated:
         inner, *marks = get_args(hint)
         plain, further = split_annotation(inner)
@@ -253,10 +256,10 @@ def _check_bounds(spelled: str, value: float, bounds: Range) -> None:
 
 
 def check_location(spelled: str, location: str | Path) -> None:
-    """Check that a path is usable.
+    """Check that a path can be used.
 
     Raises:
-        OptionError: If it is not.
+        OptionError: If the operating system cannot look up the path, for example because it is too long.
     """
     if "\0" in str(location):
         raise OptionError(f"{spelled} must not contain a null byte, got {named(str(location))}.")

@@ -1,11 +1,11 @@
-"""Calls of verbs in YAML files, single or as stages; packaged files are recipes.
+"""YAML files that call a verb, or several verbs as stages. Files that come with layerwise are called recipes.
 
     takes: what the recipe needs, and how long it takes
     stages:
       train:  {experiment: train robust, model: google/vit-base-patch16-224, methods: [layershuffle]}
       survey: {experiment: robustness, model: "{runs}/train", run: null}
 
-The results of a stage are stored in `{runs}/STAGE`; with `run: null`, the verb chooses the directory.
+The results of a stage are stored in `{runs}/STAGE`. If `run` is null, the verb chooses the directory.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ ALTERNATIVES = (
     ("learning_rate", "learning_rates"),
     ("batch_size", "batch_sizes"),
 )
-"""Options that cannot be combined: passing one removes the others from a file."""
+"""Groups of options that cannot be combined. If the caller passes one, the others are removed from the file."""
 
 _RUNS = "{runs}"
 
 
 @dataclass(frozen=True, slots=True)
 class FileStage:
-    """A call in a file, the stages whose runs it requires, and the directory of the runs."""
+    """A stage of a file: its call of a verb, the stages (`after`) whose runs it reads, and the directory of runs."""
 
     name: str
     call: VerbCall
@@ -56,7 +56,7 @@ class FileStage:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentFile:
-    """The calls of a file by stage, as plain values; a single call has an empty stage name."""
+    """The contents of a YAML file: the verb and options of each stage. A file without stages has one, named ""."""
 
     name: str
     stages: Mapping[str, Mapping[str, Any]]
@@ -64,10 +64,10 @@ class ExperimentFile:
 
     @classmethod
     def read(cls, source: str | Path) -> ExperimentFile:
-        """Read a recipe, a YAML file, or a run directory to resume.
+        """Read a recipe, a YAML file, or the options of a run directory to resume it.
 
         Raises:
-            OptionError: If it is something else.
+            OptionError: If `source` is none of these.
         """
         path = Path(source)
         if str(source) in RECIPES:
@@ -78,7 +78,7 @@ class ExperimentFile:
             if content and "tokens" in content:
                 content.pop("minutes", None)  # the same text, regardless of the time
             if content is None:
-                raise OptionError(f"{path} cannot be resumed: it does not record its options.")
+                raise OptionError(f"{path} cannot be resumed, because its manifest does not contain its options.")
         elif not path.exists() and not path.suffix and path.name == str(source):
             suggestion = near_matches(str(source), RECIPES)
             raise OptionError(f"Unknown recipe, file or run: {str(source)[:60]!r}; {suggestion}")
@@ -92,10 +92,10 @@ class ExperimentFile:
         return cls(str(source), {"": content})
 
     def select(self, names: Sequence[str] = ()) -> ExperimentFile:
-        """Return the file with only the named stages (default: all).
+        """Return a copy with only the named stages (default: all stages).
 
         Raises:
-            OptionError: If there is no stage of a name.
+            OptionError: If the file does not have one of the stages.
         """
         for name in names:
             if name not in self.stages:
@@ -106,12 +106,12 @@ class ExperimentFile:
         return {name: load_verb(str(each.get(VERB))) for name, each in self.stages.items()}
 
     def list_calls(self, given: Mapping[str, Mapping[str, Any]] | None = None) -> list[FileStage]:
-        """Return every stage with its call; `given` options by stage override those in the file.
+        """Return all stages with their calls. `given` maps a stage to the options that override those in the file.
 
-        Runs are stored in `runs/NAME`, or below the given `run`.
+        The runs of a file are stored in `runs/NAME`, or in the directory that is given as `run`.
 
         Raises:
-            OptionError: If an option does not fit; the message names the stage.
+            OptionError: If an option is wrong. The message names the stage.
         """
         options = given or {}
         return [self._read_stage(name, verb, dict(options.get(name, {}))) for name, verb in self.load_verbs().items()]
@@ -126,7 +126,7 @@ class ExperimentFile:
             for other in options
             if other in content
         }
-        # A model that a selected stage makes is not replaced.
+        # The model of a stage is not replaced if another selected stage trains it.
         given = {key: value for key, value in given.items() if not self._reads(content.get(key)) & self.stages.keys()}
         self._check_plan(name, content, given)
         content = {key: value for key, value in content.items() if key not in displaced} | given
@@ -161,14 +161,14 @@ class ExperimentFile:
         return set(re.findall(re.escape(_RUNS) + r"/([\w-]+)", _join_texts(value)))
 
     def parse_options(self, words: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Parse command-line words by stage.
+        """Parse words of the command line into the options of each stage.
 
-        `--STAGE.OPTION` applies to one stage. `--OPTION` applies to all stages that have the option, except
-        those where the file has a different value than in the first stage that sets it: `run painters --model
-        X` does not change the stages of BERT.
+        `--STAGE.OPTION` applies to one stage. `--OPTION` applies to the first stage that sets the option, and to all
+        stages that have the same value or none in the file. For example, `run painters --model X` does not change
+        the stages of that recipe that use BERT.
 
         Raises:
-            OptionError: If no stage has an option.
+            OptionError: If no stage has one of the options.
         """
         verbs = self.load_verbs()
         given: dict[str, dict[str, list[str]]] = {name: {} for name in verbs}
@@ -211,19 +211,19 @@ class ExperimentFile:
 
 
 def run(source: str | Path, *stages: str, reporter: Reporter | None = None, **options: object) -> dict[str, Any]:
-    """Run a recipe, a YAML file, or a run directory, and return the results by stage.
+    """Run a recipe or a YAML file, or resume a run, and return the result of each stage.
 
     Args:
         source: Name of a recipe, path of a YAML file, or a run directory to resume.
         stages: Stages to run (default: all).
         reporter: Where progress goes (default: the terminal or the notebook).
-        options: Options that replace those of the file in every stage that has them.
+        options: Options that override those in the file, in every stage that has them.
 
     Returns:
-        The result of every stage by its name; a single call has an empty name.
+        The result of each stage by its name. If the file has no stages, the name of its only result is empty.
 
     Raises:
-        OptionError: If no stage has an option.
+        OptionError: If no stage has one of the options.
 
     Example:
         layerwise.run("painters", "curves", model="demo", families=["painters"])

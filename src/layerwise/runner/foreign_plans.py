@@ -1,4 +1,4 @@
-"""Plans in the formats of other tools, read from files or text."""
+"""Read plans in the formats of other tools from files or text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from layerwise.plan.dialects.located import SIZE
 
 
 def read_recipe(source: str) -> MergeRecipe:
-    """Read a plan and its models from a file or text in mergekit or plan syntax."""
+    """Read a plan, and the models it names, from text or a file in mergekit's format or in plan syntax."""
     with _of_file(source):
         return read(_content(source))
 
@@ -43,7 +43,7 @@ def _of_file(source: str) -> Iterator[None]:
 
 
 def add_models(recipe: MergeRecipe, models: Sequence[str]) -> MergeRecipe:
-    """Add the models to a recipe, named a, b, c, ... if there are several."""
+    """Add models to a merge recipe. If there are several, their names are a, b, c, and so on."""
     if not models:
         return recipe
     models = [location_of(model) for model in models]
@@ -73,7 +73,7 @@ def write_recipe(recipe: MergeRecipe, dialect: str, depth: int | None = None) ->
 
 
 def read_depth(model: str) -> int:
-    """Read the number of layers from a configuration or GGUF header, without loading weights."""
+    """Read the number of layers of a model from its configuration or GGUF header, without loading weights."""
     if is_gguf(model):
         return gguf.depth_of(gguf.GGUFFile.open(location_of(model)))
     import layerwise.models  # noqa: F401  (registers its architectures)

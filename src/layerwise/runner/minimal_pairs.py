@@ -1,6 +1,7 @@
-"""Evaluation of models on minimal pairs, stored paradigm by paradigm so that it resumes.
+"""Evaluate models on minimal pairs.
 
-The note of a suite names its pairs and settings; if they change, the suite starts again.
+The results of each paradigm are stored when they are computed, so that an evaluation can be resumed. For each suite, a
+note in the run describes the pairs and settings. If they change, the suite is evaluated again.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _LAST = "temperature"
 
 @dataclass(frozen=True, slots=True)
 class ScoringOptions:
-    """Softmax temperature, handling of long sentences, and a description of the numerics (`how`)."""
+    """The softmax temperature, the handling of sentences that are too long, and a description of dtype and device."""
 
     temperature: float = 1.0
     too_long: TooLong = "refuse"
@@ -42,7 +43,7 @@ class ScoringOptions:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedModel:
-    """A model to evaluate; `open` loads it and its tokenizer."""
+    """A model to evaluate. `open` loads the model and its tokenizer."""
 
     variant: str
     seed: int
@@ -60,9 +61,9 @@ def evaluate_models(
     *,
     progress: Callable[[str, float], None] | None = None,
 ) -> None:
-    """Evaluate every model on every suite and store the rows of models and variants in `run`.
+    """Evaluate every model on every suite, and store the scores of models and variants in `run`.
 
-    `progress` receives a label and the finished share.
+    `progress` is called with a label and the share of the work that is done.
     """
     names = [each.suite for each in suites]
     repeated = sorted({name for name in names if names.count(name) > 1})
@@ -84,7 +85,7 @@ def evaluate_models(
 
 
 def describe_setting(pairs: PairSet, options: ScoringOptions) -> str:
-    """Describe how a suite was scored; stored as its note in the run."""
+    """Describe how a suite was scored. The run stores this text as a note."""
     text = (
         f"{pairs.origin}: {len(pairs.pairs):,} pairs (digest {pairs.digest[:8]}), temperature {options.temperature:g}"
     )

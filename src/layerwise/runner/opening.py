@@ -1,4 +1,4 @@
-"""The model and text of a verb, and their provenance."""
+"""Open the model and the text of a verb, and describe them in the manifest."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def open_stack(
     """Load a model by name, wrap a torch module in a stack, or return a stack unchanged.
 
     Raises:
-        ModelError: If the model is something else or cannot be opened.
+        ModelError: If `model` has another type or cannot be opened.
         DataError: If there is no tokenizer at `tokenizer`.
     """
     if isinstance(model, Stack):
@@ -102,10 +102,12 @@ def _tokenizer_of(module: nn.Module, tokenizer: str | None) -> Any:
 
 
 def open_corpus(text: TextLike, model: ModelLike) -> Corpus:
-    """Read a corpus by path, make one from strings, or return it unchanged; `demo` has its own.
+    """Read a corpus from a path, make one from strings, or return a corpus unchanged.
+
+    If `text` is None and the model is `demo`, return the text that comes with it.
 
     Raises:
-        DataError: If `text` is missing or is something else.
+        DataError: If `text` is None for another model, or has another type.
     """
     if isinstance(text, Corpus):
         return text
@@ -131,9 +133,10 @@ def describe_parts(parts: Mapping[str, EvalData]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BaseModel:
-    """The initial model of training.
+    """The initial model of training runs.
 
-    `location` is what transformers would load, None for a model opened in Python; `again` opens another copy.
+    `location` is the name or path from which transformers can load it, or None if it was opened in Python. `again`
+    opens another copy.
     """
 
     stack: Stack
@@ -143,7 +146,7 @@ class BaseModel:
     revision: str | None
 
     def base(self, classes: tuple[str, ...] | None = None) -> Base:
-        """Return the initial model, with a new head for `classes` if given."""
+        """Return the base for a training run. If `classes` are given, it has a new head that predicts them."""
         weights = weight_hash(self.stack.model)
         if classes is None:
             return Base(self.again, weights, self.location)
@@ -161,7 +164,7 @@ def open_base(
     layers: str | None = None,
     revision: str | None = None,
 ) -> BaseModel:
-    """Load the initial model of training with float32 weights, or copy a model that is already loaded.
+    """Load the initial model of training in float32, or copy a model that is already loaded.
 
     Raises:
         ModelError: If the model cannot be opened.
@@ -188,7 +191,7 @@ def open_base(
 
 
 def open_given_text(text: TextLike) -> tuple[Path | None, Corpus | None]:
-    """Return the path of a text, or the corpus if it is open already."""
+    """Return a text as a path or as a corpus, depending on what was passed. The other value is None."""
     if text is None or isinstance(text, str | Path):
         return None if text is None else Path(text), None
     return None, open_corpus(text, "")
@@ -240,7 +243,10 @@ def make_uniform_row(stack: Stack) -> Score:
 
 
 def make_manifest(stack: Stack, weights: str, *, settings: Mapping[str, object] | None = None, **more: Any) -> Manifest:
-    """Make the manifest of results from `stack`; `settings` can change the last bits, `more` are other fields."""
+    """Make the manifest of a run on `stack`.
+
+    `settings` can change the last bits of results, and become part of `numerics`. `more` are other manifest fields.
+    """
     return Manifest(
         model=stack.source.name,
         revision=stack.source.revision,
@@ -266,7 +272,7 @@ def describe_structure(stack: Stack) -> str:
 
 
 def read_numerics(device: torch.device | str, model: nn.Module | None = None, **settings: object) -> dict[str, str]:
-    """Return what determines the bits of a number: `settings` and torch's environment.
+    """Return all settings that can change the last bits of results: `settings`, and those of torch.
 
     >>> read_numerics("meta", batch_tokens=100)["batch_tokens"]
     '100'
@@ -283,7 +289,7 @@ def read_numerics(device: torch.device | str, model: nn.Module | None = None, **
 
 
 def describe_numerics(device: torch.device | str, dtype: str) -> str:
-    """Describe dtype, device and threads of an evaluation.
+    """Describe the dtype, device and number of threads of an evaluation.
 
     >>> describe_numerics("meta", "auto")
     'auto on meta'
@@ -307,7 +313,7 @@ def read_hardware(device: torch.device | str) -> dict[str, str]:
 
 
 def hash_tasks(folder: Path) -> str:
-    """Return a short SHA-256 of the task files in a folder, without hidden files, runs and caches."""
+    """Return a short SHA-256 hash of the task files in a folder. Hidden files, runs and caches are ignored."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
@@ -323,9 +329,9 @@ def hash_tasks(folder: Path) -> str:
 
 
 def default_folder(manifest: Manifest, recipe: object = None) -> Path:
-    """Return the default directory of a run, named after what it measures and its training `recipe`.
+    """Return the default directory of a run. Its name has a hash of what is measured and of the training `recipe`.
 
-    The name does not depend on the numerics, so that a run with other numerics is found and refused.
+    The hash does not cover `numerics`. A run with other numerics thus has the same directory, and is refused there.
     """
     content = {**manifest.measured(), **({} if recipe is None else {"recipe": recipe})}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The plans of a call: families, windows and single plans."""
+"""Parse and check the options that choose plans: families, windows and single plans."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from layerwise.results.vocabulary import CHOSEN, SEARCH
 from layerwise.runner.verb import spell
 
 MAX_NUMBER = 10_000
-"""Largest number of a range; a typo must not fill the memory."""
+"""Largest number in a range, so that a typo does not fill the memory."""
 
 _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class PlanChoice:
-    """Checked families, plans and windows; `loops` and `times` are number lists as text."""
+    """The checked families, plans and windows of a call. `loops` and `times` are lists of numbers as text."""
 
     families: tuple[str, ...] = ()
     plans: tuple[Plan, ...] = ()
@@ -45,8 +45,8 @@ class PlanChoice:
         """Parse and check the options.
 
         Raises:
-            PlanError: For an unknown family and an invalid plan.
-            OptionError: For a range or a list of numbers that cannot be read.
+            PlanError: If a family is unknown or a plan is invalid.
+            OptionError: If a range or a list of numbers is invalid.
         """
         for name in families:
             if name not in FAMILIES:
@@ -58,17 +58,17 @@ class PlanChoice:
         return choice
 
     def count_loops(self) -> tuple[int, ...] | None:
-        """Return the loop counts, or None for the defaults of each family."""
+        """Return the loop counts, or None if each family uses its defaults."""
         return None if self.loops is None else parse_numbers(spell("loops"), self.loops)
 
     def count_repeats(self) -> tuple[int, ...]:
         return parse_numbers(spell("times"), self.times, least=TWICE)
 
     def list_members(self, depth: int) -> tuple[Member, ...]:
-        """Return the plans for a model of `depth` layers, the identity plan first.
+        """Return the plans for a model of `depth` layers, starting with the identity plan.
 
         Raises:
-            PlanError: For a plan that runs layers the model does not have, and for a family that needs more layers.
+            PlanError: If the model has too few layers for a plan or a family.
 
         Example:
             >>> choice = PlanChoice(("swap_adjacent",), (Plan.parse("0*2 1 2"),))
@@ -89,7 +89,7 @@ class PlanChoice:
         return tuple(members)
 
     def describe(self) -> tuple[str, ...]:
-        """Return what identifies the choice in a manifest; defaults are omitted.
+        """Return the texts that identify the choice in a manifest. Defaults are omitted.
 
         Example:
             >>> PlanChoice(("looped",), (Plan.parse("0-3"),), ((2, 3),), loops="1-4").describe()
@@ -117,7 +117,7 @@ def _has_plans(name: str, depth: int) -> bool:
 
 
 def parse_numbers(flag: str, text: str, least: int = 1) -> tuple[int, ...]:
-    """Parse a list of numbers and ranges; `flag` names the option in messages.
+    """Parse a list of numbers and ranges. Error messages call the option `flag`.
 
     >>> parse_numbers("--loops", "1-4,8"), parse_numbers("--times", "3,2")
     ((1, 2, 3, 4, 8), (2, 3))
@@ -130,7 +130,7 @@ def parse_numbers(flag: str, text: str, least: int = 1) -> tuple[int, ...]:
 
 
 def parse_range(flag: str, text: str, least: int = 0, *, several: bool = False) -> tuple[int, int]:
-    """Parse a range, or a single number as a range; `several` means that messages ask for a list of them.
+    """Parse a range or a single number. If `several`, error messages ask for a list of ranges.
 
     >>> parse_range("--window", "4-8"), parse_range("--window", "5")
     ((4, 8), (5, 5))
@@ -151,7 +151,7 @@ def parse_range(flag: str, text: str, least: int = 0, *, several: bool = False) 
 
 
 def parse_plan(text: str) -> Plan:
-    """Parse a plan; the error message distinguishes a run directory, a misspelled one and an invalid plan."""
+    """Parse a plan. The error message tells whether the text is a path or an invalid plan."""
     try:
         return Plan.parse(text)
     except PlanError as error:
@@ -166,7 +166,7 @@ def parse_plan(text: str) -> Plan:
 
 
 def resolve_plan(text: str) -> Plan:
-    """Parse a plan, or read the plan selected by the search in that run directory.
+    """Parse a plan. If the text is the run directory of a search, return the plan that the search selected.
 
     >>> resolve_plan("0-3 6-11")
     Plan('0-3 6-11')

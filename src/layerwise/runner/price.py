@@ -1,8 +1,10 @@
-"""Cost of the remaining work, from one timed piece, for `--dry-run` and `--minutes`.
+"""Estimate the cost of the remaining work, for `--dry-run` and `--minutes`.
 
-    seconds = seconds per token of a forward pass * tokens of all forward passes
+One forward pass is timed:
 
-The head counts as a number of layers with as many weights (`head_cost_in_layers`).
+    seconds = seconds per token of this forward pass * tokens of all forward passes
+
+The output head counts as the number of layers that have as many weights (`head_cost_in_layers`).
 """
 
 from __future__ import annotations
@@ -30,14 +32,14 @@ from layerwise.stack.inputs import evaluating
 SLOW_OPERATIONS = 5e9
 
 TIMED_TOKENS, LONG = 1024, 0.5
-"""Tokens in a timed batch; batches shorter than this many seconds are timed again at full size."""
+"""Number of tokens in a timed batch. If it takes less than `LONG` seconds, a batch of full size is timed."""
 
 SLOW_CALL = 0.01
 """Assumed seconds of a forward pass on a slow CPU."""
 
 
 def describe_remaining(remaining: Sequence[Remaining], *, timed: bool) -> str:
-    """Describe the remaining work; if `timed`, also its time and memory, by timing one piece of each kind."""
+    """Describe the remaining work. If `timed`, time one step of each kind, and add the total time and memory."""
     clauses, seconds = [], 0.0
     for piece, group in groupby(sorted(remaining, key=lambda each: each.piece), key=lambda each: each.piece):
         alike = list(group)
@@ -65,7 +67,7 @@ def time_passes(stack: Stack, data: EvalData) -> float:
 
 
 def time_second_call(run: Callable[[], object]) -> float:
-    """Return the seconds of a second call of `run`, after warm-up."""
+    """Call `run` twice, and return the seconds of the second call. The first one is the warm-up."""
     run()
     begun = time.perf_counter()
     run()
@@ -80,9 +82,10 @@ def count_tokens(stack: Stack, due: CostEstimate) -> float:
 def remaining_passes(
     stack: Stack, data: EvalData, due: CostEstimate, plans: Sequence[Plan] = (), pace: float | None = None
 ) -> Remaining:
-    """Count the remaining forward passes over a typical batch of `data`.
+    """Count the remaining forward passes, in units of passes over a batch of typical size.
 
-    `plans` are those whose states are in memory at once, `pace` the seconds per token, if timed already.
+    `plans` are run together, which determines the memory for hidden states. `pace` is the time per token in seconds; by
+    default, it is measured.
     """
     batch = select_typical_batch(data)
     beyond = most_live(build(plans)) - 1 if plans else 0

@@ -1,4 +1,4 @@
-"""Progress reporting to a terminal, a notebook or nowhere, and common messages."""
+"""Progress reporting to a terminal, a notebook or nowhere, and messages that verbs share."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Reporter(Protocol):
         """Report a message."""
 
     def progress(self, label: str, share: float, seconds_left: float | None = None) -> None:
-        """Report that `share` of the work called `label` is done, between 0 and 1."""
+        """Report that a share of the work called `label` is done, from 0 to 1."""
 
     def result(self, text: str) -> None:
-        """Report a result, as sentences or a table."""
+        """Report a result, which is a sentence or a table."""
 
 
 class Silent:

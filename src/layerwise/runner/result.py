@@ -1,4 +1,4 @@
-"""The result of a verb: a run directory, read when it is used."""
+"""The result of a verb. It is read from the run directory when it is needed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _all_first(rows: list[Score]) -> list[Score]:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A figure of the report, with a text alternative."""
+    """A figure of the report in Plotly's JSON schema, with a text alternative. Notebooks show the figure."""
 
     name: str
     alternative: str
@@ -67,7 +67,7 @@ def _drawn(value: Any) -> Any:
 
 
 ANSWERS = ((vocab.EFFECT, vocab.DELTA), (vocab.VERDICT, None), (vocab.SEARCH, vocab.DELTA))
-"""Measures and metrics that answer a run's question; the first present one is used."""
+"""Pairs of measure and metric. The rows of the first pair that a run has are its main result."""
 
 
 def _answer(rows: list[Score], measure: str, metric: str | None) -> list[Score]:
@@ -84,24 +84,24 @@ def _layer_of(row: Score, single: Mapping[str, int]) -> int | None:
 
 
 class Reported(ABC):
-    """Results computed from rows: a table, a summary, figures and a page. A notebook shows the summary."""
+    """Results that are computed from rows: a table, a summary, figures and a page. Notebooks show the summary."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def data(self) -> ReportData:
-        """Return the rows as the report uses them."""
+        """Return the data of the report."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """Return the name of the source."""
+        """Return the name of these results in error messages."""
 
     @property
     @abstractmethod
     def page(self) -> Path:
-        """Return the default path of the page."""
+        """Return the default path of the HTML page."""
 
     @property
     def rows(self) -> list[Score]:
@@ -115,14 +115,14 @@ class Reported(ABC):
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Return the findings as sentences, the answer first."""
+        """Return the lines of the summary, which has the findings as sentences."""
         return tuple(line.removeprefix("- ") for line in self.summary.splitlines() if line.strip())
 
     def plot(self, name: str | None = None) -> Plot:
-        """Return a figure of the report (default: the first one).
+        """Return the figure of the report that has this name (default: the first figure).
 
         Raises:
-            MeasureError: If there is no figure of that name.
+            MeasureError: If there is no figure with this name.
         """
         from layerwise.page.render import build_chapters
 
@@ -135,12 +135,17 @@ class Reported(ABC):
         return Plot(picture.name, picture.alternative, figure.payload())
 
     def table(self, measure: str | None = None) -> pandas.DataFrame:
-        """Return the answer of the run as a data frame, or the rows of one `measure`; `"all"` returns every row.
+        """Return the main result of the run as a data frame.
 
-        The answer is one row per plan of a sweep (`effect`), per layer of a diagnosis (`verdict`) and per plan that a
-        search reported; any other run returns every row. Columns are `low`, `high` and those of `Score` that have a
-        value; `layer` is that of a plan without one layer. Raises `MeasureError`, which names the measures there are,
-        for one that has no rows.
+        It has one row for each plan of a sweep (measure `effect`), each layer of a diagnosis (`verdict`), or each plan
+        in the report of a search; for all other runs, it has all rows. Pass a `measure` to get all of its rows, or
+        "all" to get all rows of the run.
+
+        The columns are `low`, `high`, and all columns of `Score` with a value. If a plan skips a single layer, `layer`
+        is that layer.
+
+        Raises:
+            MeasureError: If there are no rows of this measure. The message lists the measures of the run.
         """
         import pandas
 
@@ -164,7 +169,7 @@ class Reported(ABC):
         return frame.astype({"layer": "Int64"}) if "layer" in frame else frame
 
     def report(self, path: Path | str | None = None) -> Path:
-        """Write the report as an HTML page and return its path."""
+        """Write the report as an HTML page, and return its path."""
         from layerwise import page as pages
 
         page = Path(path) if path is not None else self.page
@@ -178,7 +183,7 @@ class Reported(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Result(Reported):
-    """The result of a command, read from the run directory `folder`."""
+    """The result of a verb. It is read from the run directory `folder`."""
 
     folder: Path
 
@@ -200,13 +205,13 @@ class Result(Reported):
 
     @property
     def rows(self) -> list[Score]:
-        """Return all scores of the run, with their intervals."""
+        """Return all scores of the run."""
         with Run.open(self.folder) as run:
             return list(run.store.scores())
 
     @property
     def losses(self) -> list[Loss]:
-        """Return the summed loss in nats of every plan on every window."""
+        """Return the loss of every plan on every window of text, summed over tokens, in nats."""
         with Run.open(self.folder) as run:
             return list(run.store.text_losses())
 
@@ -221,9 +226,10 @@ class SearchResult(Result):
 
     @property
     def front(self) -> list[FrontPoint]:
-        """Return the front in the unit of the budget, cheapest plan first.
+        """Return the Pareto front of cost and loss, starting with the cheapest plan.
 
-        Losses are differences from the original model on the report text, in nats/token.
+        Costs are in the unit of the budget. Losses are differences from the original model on held-out text, in
+        nats/token.
         """
         rows = Rows(self.rows).where(measure=vocab.SEARCH)
         of_unit = rows.where(unit=rows.where(metric=vocab.CHOSEN).axis("unit"))

@@ -1,4 +1,4 @@
-"""Models to take layers from: their variants, locations and training records."""
+"""Find the models whose layers are merged: their variants, locations and training records."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class SourceModel:
 
     @property
     def added(self) -> str | None:
-        """Return what its layers were trained with that no other model has; None for plain layers."""
+        """Return a description of modules that training added to its layers, or None if there are none."""
         return None if self.record is None else added_by(self.record.recipe.get("extension"))
 
 
 def read_source_models(locations: Sequence[str]) -> tuple[SourceModel, ...]:
-    """Return the models at `locations`; a run yields all its finished models."""
+    """Return the models at `locations`. If a location is a run, return all of its finished models."""
     models = tuple(source for location in locations for source in _at(location))
     for number, source in enumerate(models):
         if source.location in {earlier.location for earlier in models[:number]}:
@@ -52,7 +52,7 @@ def group_by_variant(models: Sequence[SourceModel]) -> dict[str, dict[str, Sourc
 
 
 def name_models(models: Sequence[SourceModel]) -> dict[str, SourceModel]:
-    """Name models a to z, then a1 to z1, and so on.
+    """Name models a, b, c, and so on. After z come a1 to z1.
 
     >>> list(name_models([SourceModel("variant", str(number), None) for number in range(28)]))[24:]
     ['y', 'z', 'a1', 'b1']
@@ -61,7 +61,7 @@ def name_models(models: Sequence[SourceModel]) -> dict[str, SourceModel]:
 
 
 def check_one_base(models: Mapping[str, SourceModel]) -> tuple[str, ...]:
-    """Check that models to merge were trained from one base, and return notes on their data."""
+    """Check that models were trained from the same base model, and return notes if their training data differ."""
     bases: dict[str, str] = {}
     for name, source in models.items():
         if source.record is not None:
@@ -77,7 +77,7 @@ def check_one_base(models: Mapping[str, SourceModel]) -> tuple[str, ...]:
     if len(data) > 1:
         notes.append(
             f"the models were trained on different examples ({', '.join(dict.fromkeys(data.values()))}); the "
-            "LayerShuffle paper merges models trained on the same ones"
+            "LayerShuffle paper merges models that were trained on the same examples"
         )
     unknown = [name for name, source in models.items() if source.record is None]
     if unknown and len(models) > 1:
@@ -108,7 +108,7 @@ def _source(location: str, record: TrainingRecord | None) -> SourceModel:
 def read_variants(
     locations: Sequence[str], variant: str | None, reporter: Reporter
 ) -> dict[str, dict[str, SourceModel]]:
-    """Return the models at `locations` by variant and name (default: all variants)."""
+    """Return the models at `locations`, by variant and name (default: of all variants)."""
     variants = group_by_variant(read_source_models(locations))
     if variant is not None and variant not in variants:
         raise ModelError(f"Unknown variant {variant!r}; {near_matches(variant, variants)}")

@@ -27,7 +27,7 @@ from layerwise.runner.verb import Invocation, StudyFinishedError, current_call
 from layerwise.train.processes import is_alone, is_first_process, use_own_accelerator
 
 COMPLETE = "complete"
-"""File with the digest of the options for which the run is complete."""
+"""Name of the file that contains the hash of the options with which the run was completed."""
 
 UNMEASURED_OPTIONS = ("run", "overwrite", "ray", "workers")
 """Options that do not affect the results."""
@@ -39,23 +39,23 @@ def has_no_rows(run: Run) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class RunDescription:
-    """A run before anything is computed.
+    """What a verb is going to do, before anything is computed.
 
     Args:
-        manifest: Provenance.
+        manifest: Manifest of the run.
         lines: Sentences that describe the work.
-        tasks: Tasks that are certain to come, which are counted.
-        recipe: Plain values that name the run directory together with the manifest.
-        folder: An existing run that the rows belong to.
-        refuse: Raises for conflicting content of a folder.
-        discard: Removes further files if `overwrite` is set.
-        models: Models in the run, by variant and seed.
-        results: Tables for the terminal.
-        is_empty: Tells whether nothing is left to report after an error.
-        chosen: Options that the verb chose, which the run keeps for the same command.
-        stays_complete: Whether a complete run has nothing to add when the command is repeated.
-        is_estimated: Whether the run starts with an estimate of its time and memory.
-        on_several_processes: Whether `torchrun` may start it.
+        tasks: Tasks whose remaining work is counted for the time estimate.
+        recipe: Settings that determine the name of the run directory, together with the manifest.
+        folder: Existing run to which the rows are added (default: a run of this verb).
+        refuse: Raises an error if the directory contains something that conflicts with this run.
+        discard: Removes files of an earlier run if `overwrite` is set.
+        models: Returns the models in a run directory, by variant and seed.
+        results: Returns tables for the terminal.
+        is_empty: Checks whether a run has nothing to report, in which case an error is raised at once.
+        chosen: Options that the verb chose itself. A resumed run keeps them.
+        stays_complete: Whether repeating the command of a complete run does nothing.
+        is_estimated: Whether the time and memory are estimated at the start.
+        on_several_processes: Whether the verb can be started by `torchrun`.
     """
 
     manifest: Manifest
@@ -76,14 +76,14 @@ class RunDescription:
 
 @contextmanager
 def start_run(description: RunDescription) -> Iterator[Study]:
-    """Open or resume the run of the verb that is running; on leaving, write its report.
+    """Start or resume the run of the current verb, and write its report at the end.
 
-    A `MeasureError` is raised once the rows and the report are written.
+    If a `MeasureError` is raised inside the context, the report is written first.
 
     Raises:
-        StudyFinished: After a dry run, and if the run is complete.
-        RunError: If the folder holds another run.
-        TrainError: If `torchrun` started a verb that runs on one process.
+        StudyFinishedError: If this is a dry run, or if the run is already complete.
+        RunError: If the directory contains another run.
+        TrainError: If `torchrun` started a verb that only runs in one process.
     """
     call = current_call()
     if not is_alone():
@@ -158,7 +158,7 @@ def _describe(call: Invocation, description: RunDescription, folder: Path) -> No
 
 
 def _begin(call: Invocation, description: RunDescription, folder: Path) -> Run:
-    # A run is resumed from its manifest, which must not discard it again.
+    # `layerwise run RUN` resumes with these options and must not discard the run.
     options = {**call.options, "overwrite": False}
     recorded = call.verb.given(options)
     if "model" in options and "model" not in recorded and options["model"] is not None:

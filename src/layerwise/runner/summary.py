@@ -17,7 +17,7 @@ from layerwise.results.vocabulary import EFFECT
 
 
 def report_data(run: Run) -> pages.ReportData:
-    """Read the rows for the report; effects of an interrupted run are computed here."""
+    """Read the rows of a run for its report. If the run was interrupted, compute its effects from the losses."""
     scores, plans = run.store.scores(), run.store.plans()
     swept = {record.plan for record in plans}
     losses = tuple(row for row in run.store.text_losses() if row.plan in swept)

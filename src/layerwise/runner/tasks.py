@@ -1,4 +1,7 @@
-"""Tasks of a run: work that is stored as soon as it is done, so that a run can be resumed. Loads no torch."""
+"""Tasks of a run. Their results are stored as soon as they are computed, so that a run can be resumed.
+
+This module does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """Remaining work: `count` pieces, such as training steps.
+    """Remaining work, such as 100 training steps: `count` is 100, and `piece` is "training steps".
 
-    `time_one()` returns the seconds of one piece, `memory_bytes` is the memory that all pieces need beyond one.
+    `time_one` performs one step and returns its time in seconds. `memory_bytes` is the memory that all steps need in
+    addition to that of one step.
     """
 
     count: float
@@ -31,7 +35,7 @@ class Remaining:
 
 @dataclass
 class Study:
-    """One process at work on a run; only the first process has an open run, the others help to train."""
+    """A process that works on a run. Only the first process opens the run; the others only take part in training."""
 
     folder: Path
     reporter: Reporter
@@ -47,48 +51,48 @@ class Study:
         return self.run.store
 
     def execute(self, task: Task[T]) -> T:
-        """Do the missing part of a task, store it, and return the complete result.
+        """Compute and store what is missing of a task, and return its complete result.
 
         Raises:
-            StudyFinishedError: In a process that only helps to train, before the first task that is not collective.
+            StudyFinishedError: If this is not the first process and the task is not collective.
         """
         if self.opened is None and not task.collective:
             raise StudyFinishedError(self.folder)
         return task.execute(self)
 
     def write(self, scores: Sequence[Score] = (), notes: Mapping[str, Sequence[str]] | None = None) -> None:
-        """Replace all scores of the measures in `scores`, and the notes by measure."""
+        """Store scores and notes. They replace all scores and notes of the same measures."""
         for measure, texts in (notes or {}).items():
             self.store.replace_notes(measure, texts)
         self.store.replace_scores({score.measure for score in scores}, scores)
 
 
 class Task(ABC, Generic[T]):
-    """Work that a run stores; `study.execute(task)` does it or reads the stored result.
+    """Work whose result a run stores. `study.execute(task)` does the work, or reads the stored result.
 
-    Every torchrun process runs a `collective` task; such tasks come first.
+    A `collective` task runs in all processes of torchrun. Such tasks must come first.
     """
 
     collective: ClassVar[bool] = False
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
-        """Count the remaining work, given the stored rows of `run`; None if there is none or it is unknown."""
+        """Return the work that is not yet stored in the run, or None if there is none or it is unknown."""
         return None
 
     @abstractmethod
     def execute(self, study: Study) -> T:
-        """Do the missing part, store it as soon as it is done, and return the complete result."""
+        """Compute and store what is missing, and return the complete result."""
 
 
 @dataclass(frozen=True)
 class RowsTask(Task[list[Score]]):
-    """Rows that are computed once per run, such as the timings of a machine.
+    """Rows that are computed and stored together.
 
     Args:
         measure: Measure of the rows.
-        compute: Returns the rows if none are stored.
-        message: Logged before computing.
-        is_own: Selects the rows of this task among those of the measure.
+        compute: Function that returns the rows. It is called if none are stored.
+        message: Message that is logged before the computation.
+        is_own: Function that selects the rows of this task among those of the measure.
     """
 
     measure: str
@@ -109,7 +113,7 @@ class RowsTask(Task[list[Score]]):
 
 @dataclass(frozen=True)
 class MeasureTask(Task[T], Generic[T]):
-    """A measurement that stores and resumes its own results."""
+    """A measurement by a function that stores and resumes its results itself."""
 
     measure: Callable[[Study], T]
 
@@ -119,7 +123,7 @@ class MeasureTask(Task[T], Generic[T]):
 
 @dataclass(frozen=True)
 class PlannedWork(Task[None]):
-    """Work that is counted in advance and done by other tasks."""
+    """Work that is done by other tasks. It is only needed to estimate the remaining time."""
 
     count: Callable[[Path, Run | None], Remaining | None]
 
@@ -132,16 +136,16 @@ class PlannedWork(Task[None]):
 
 @dataclass(frozen=True)
 class RoundsTask(Task[dict[Key, list[Score]]], Generic[Key]):
-    """Rows of a measure that are computed and stored piece by piece.
+    """Rows of a measure that are computed and stored in rounds.
 
     Args:
         measure: Measure of the rows.
-        pieces: All pieces.
-        key: Returns the piece of a row.
-        begin: Called once if a piece is missing; returns the function that computes a piece.
-        label: Names a piece in the progress bar.
-        parts: Number of parts of a piece.
-        time_one: Returns the seconds of one part.
+        pieces: Keys of all rounds.
+        key: Function that returns the key of the round to which a row belongs.
+        begin: Function that is called once if rounds are missing. It returns the function that computes a round.
+        label: Function that returns the label of a round for the progress bar.
+        parts: Number of measurements in a round.
+        time_one: Function that performs one measurement and returns its time in seconds.
     """
 
     measure: str

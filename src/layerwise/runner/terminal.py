@@ -1,4 +1,4 @@
-"""Reporting to the terminal: results on stdout, messages and progress on stderr."""
+"""Report to the terminal: results on stdout, messages and progress on stderr."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ output = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
 EVERY = 10.0
-"""Seconds between progress lines if no bar can be drawn."""
+"""Seconds between lines of progress if stderr is not a terminal, which cannot show a progress bar."""
 
 
 def write(console: Console, text: str, style: str = "") -> None:
-    """Print `text` without markup and with control characters escaped; only a terminal wraps lines."""
+    """Print text with escaped control characters. Lines are wrapped only on a terminal."""
     for line in text.splitlines():
         console.print(Text(_printable(line), style), soft_wrap=not console.is_terminal or line.startswith(" "))
 
@@ -33,7 +33,7 @@ def _printable(line: str) -> str:
 
 
 class Terminal:
-    """A reporter on the terminal; `quiet` prints only results."""
+    """A reporter that prints to the terminal. If `quiet`, it prints only results."""
 
     def __init__(self, quiet: bool = False) -> None:
         self._quiet = quiet

@@ -1,9 +1,10 @@
-"""The amount of text that fits a time budget, from one timed batch.
+"""Choose the amount of text that fits a time budget, by timing one batch.
 
     tokens = seconds / (seconds per token of a forward pass * number of forward passes)
 
-The effect of one layer on a sample predicts the minimum detectable effect. The amount is stored in the run, so that the
-same command reads the same text; `--tokens` reproduces it elsewhere.
+The minimum detectable effect is predicted from the effect of skipping one layer on a sample of the text. The amount of
+text is stored in the run, so that the same command reads the same text again. With `--tokens`, it can be reproduced on
+another machine.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ MINUTES = 10.0
 """Default time budget in minutes."""
 
 USED = 0.75
-"""Share of the time budget for forward passes; the rest is for intervals, the page and starting Python."""
+"""Share of the time budget for forward passes. The rest is for starting Python, intervals and the page."""
 
 ROUNDS = 5
-"""Maximum number of corrections of the amount of text, because the cost is not proportional to it."""
+"""Maximum number of corrections of the amount of text, which are needed because the cost is not proportional to it."""
 
 SMALL_TEXT = 4_000_000
 
@@ -53,11 +54,11 @@ CHOSEN = ("tokens", "max_length", "parts", "families", "method", "width")
 
 @dataclass(frozen=True)
 class TimedText:
-    """The text of a verb, and the cost of reading it.
+    """The text of a verb, and the cost of running the model on it.
 
-    `cut(tokens, length)` returns the text (None: all of it), `cost(data)` counts layers and heads. The results of
-    `compared` plans are corrected together, on a `share` of the text; at least `fewest` documents or windows are
-    needed.
+    `cut(tokens, length)` returns that many tokens of the text (None: all of it) in windows of `length` tokens.
+    `cost(data)` counts the layer evaluations. `compared` is the number of plans whose p-values are corrected together,
+    and `share` the share of the text on which they are compared. At least `fewest` documents or windows are needed.
     """
 
     stack: Stack
@@ -69,9 +70,10 @@ class TimedText:
 
     @property
     def least_units(self) -> int:
-        """Return the minimum number of documents or windows for a sign-flip test to be significant.
+        """Return the minimum number of documents or windows with which a sign-flip test can be significant.
 
-        With n units, p >= 2^(1 - n): among 30 comparisons, 8 units are never significant, and 11 can be.
+        With n units, p is at least 2^(1 - n). For example, if 30 comparisons are corrected together, a test on 8 units
+        is never significant, and a test on 11 units can be.
         """
         least = 1 + math.log2(max(1, self.compared) / ALPHA)
         return max(self.fewest, math.ceil(least / self.share))
@@ -79,7 +81,7 @@ class TimedText:
 
 @dataclass(frozen=True, slots=True)
 class ChosenText:
-    """A chosen text, the options that reproduce it, notes, and the timed seconds per token."""
+    """The chosen text, the options that reproduce it, notes for the user (`says`), and the seconds per token."""
 
     data: EvalData
     options: Mapping[str, Any]
@@ -93,18 +95,18 @@ class ChosenText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextRequest:
-    """Amount of text that a caller asks for, and the identity of an earlier run of the same call.
+    """The amount of text that a call of a verb asks for, and the options by which an earlier run of it is found.
 
     Args:
-        minutes: Time budget, if any.
+        minutes: Time budget, if given.
         tokens: Number of tokens, if given.
-        max_length: Longest window, if given.
-        is_named: Whether the caller named the text.
+        max_length: Maximum window length in tokens, if given.
+        is_named: Whether the text was given by its name or path.
         verb: Name of the verb.
-        given: Options that are not their defaults.
+        given: Options that differ from their defaults.
         values: All options.
-        began: When the call began, on `time.monotonic`.
-        is_shared: Whether several processes read the text.
+        began: Value of `time.monotonic()` when the call began.
+        is_shared: Whether the work is shared by several processes.
     """
 
     minutes: float | None
@@ -119,7 +121,7 @@ class TextRequest:
 
     @classmethod
     def of_call(cls, text: object) -> TextRequest:
-        """Return the request of the running verb."""
+        """Return the request of the verb that is running."""
         call = current_call()
         defaults = {name: argument.default for name, argument in call.verb.arguments.items()}
         options = {**defaults, **call.options}
@@ -135,26 +137,26 @@ class TextRequest:
         )
 
     def identify(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options that must equal those of an earlier run of the same call.
+        """Return the options by which an earlier run of the same call is recognized.
 
-        Options in `CHOSEN` that were not given, and a model passed as an object, are left out.
+        They exclude the options in `CHOSEN` that were not given, and a model that was passed as an object.
         """
         excluded = [name for name in (*CHOSEN, "model") if name not in self.given]
         return {name: value for name, value in options.items() if name not in (*excluded, "run", "overwrite")}
 
 
 Candidate = tuple[Mapping[str, Any], TimedText]
-"""Options that differ from the request, and the text under them."""
+"""Options that differ from the request, and the text that would be read with these options."""
 
 
 def choose_text(request: TextRequest, candidates: Sequence[Candidate], corpus: Corpus) -> ChosenText:
-    """Return the text of the first candidate that fits the time budget, or that of an earlier run.
+    """Return the text of the first candidate that fits the time budget, or the text of an earlier run of this call.
 
-    The first candidate is the request, the others are cheaper. An unnamed text is read completely unless minutes
-    are given; several processes read all of the text.
+    The first candidate is the request, and the others are cheaper. If the text was not given by its name, or if the
+    work is shared by several processes, all of it is read. Minutes that were given apply to unnamed text, too.
 
     Raises:
-        OptionError: If minutes are given that are too few for the last candidate.
+        OptionError: If the minutes that were given are too few even for the last candidate.
     """
     _, timed = candidates[0]
     if request.is_shared and request.minutes is not None:
@@ -199,14 +201,14 @@ def _fit_minutes(request: TextRequest, candidates: Sequence[Candidate], corpus: 
         least = _minutes(seconds, request)
         raise OptionError(
             f"--minutes must be at least {least:,}, got {minutes:g}: conclusions need {cut.units} documents or windows "
-            f"of {cut.least // cut.units} tokens. Raise it, or measure fewer plans or parts."
+            f"of {cut.least // cut.units} tokens. Pass more minutes, or measure fewer plans or parts."
         )
     choice = cut.chosen(tokens or cut.least, most)
     notes = [_sentence(request, choice), *_describe_resolution(cut.timed, choice.data, spread)]
     if tokens is None:
         notes.append(
-            f"this takes about {format_duration(seconds)}: the minimum for a conclusion; fewer plans or parts take "
-            "less time"
+            f"this takes about {format_duration(seconds)}, because less text would not allow any conclusion; fewer "
+            "plans or parts take less time"
         )
     if changed:
         notes.append(_describe_smaller(request, changed, _minutes(needed, request)))
@@ -215,7 +217,7 @@ def _fit_minutes(request: TextRequest, candidates: Sequence[Candidate], corpus: 
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """A text cut into at least `units` windows and `least` tokens; a share `dense` of the tokens is scored."""
+    """A text that must have at least `units` windows and `least` tokens, of which the share `dense` is scored."""
 
     timed: TimedText
     request: TextRequest
@@ -264,7 +266,7 @@ class _Cut:
 def measure_spread(stack: Stack, data: EvalData) -> float | None:
     """Return the standard deviation per token of the loss change when the middle layer is skipped.
 
-    It is computed over the windows of a sample; None if the model cannot run without that layer.
+    It is estimated from the windows of a sample. Return None if the model cannot run without this layer.
     """
     if stack.depth < 2:
         return None
@@ -303,11 +305,14 @@ def _describe_smaller(request: TextRequest, changed: Mapping[str, Any], minutes:
             clauses.append(f"without the {name} {', '.join(each for each in value_before if each not in value)}")
         else:
             clauses.append(f"with --{name} {value}")
-    return f"{' and '.join(clauses)}, to save time; everything requires --minutes {minutes}"
+    return f"{' and '.join(clauses)}, to save time; to measure everything, pass --minutes {minutes}"
 
 
 def fit_tokens(seconds: float, read: Callable[[int], tuple[EvalData, float]], least: int, most: int) -> int | None:
-    """Return the tokens, from `least` to `most`, that fit `seconds`, or None; `read` returns text and time."""
+    """Return the largest number of tokens that takes at most `seconds`, or None if even `least` tokens take longer.
+
+    `read` returns the text with a number of tokens, and how many seconds it takes.
+    """
     tokens = min(least, most)
     data, duration = read(tokens)
     if duration > seconds:

@@ -1,6 +1,7 @@
-"""Push trained models to the hub, each with a card from its training record.
+"""Push trained models to the hub, each with a model card that is written from its training record.
 
-Repositories are checked before training. Pushed models are recorded, so that a repeated command pushes the rest.
+Repositories are checked before training starts. Models that were pushed are recorded, so that repeating a command only
+pushes the others.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _PUSHED = "pushed.txt"
 
 @dataclass(frozen=True, slots=True)
 class TrainedModels:
-    """Models by hub repo id; `base` is the model they were trained from."""
+    """The folder of each model by its hub repo id. `base` is the model from which they were trained."""
 
     folders: Mapping[str, Path]
     base: str | None
@@ -39,10 +40,10 @@ class TrainedModels:
 
     @classmethod
     def to_push(cls, options: Mapping[str, Any], models: Mapping[str, Path]) -> TrainedModels:
-        """Return the models to push.
+        """Return the models that the options of a verb ask to push.
 
         Raises:
-            CheckpointError: If the hub would refuse one of the models.
+            CheckpointError: If one of the models cannot be pushed.
         """
         overwrite = bool(options.get("overwrite"))
         folders = {name_repository(options["push"], label, len(models)): path for label, path in models.items()}
@@ -55,7 +56,7 @@ class TrainedModels:
         return tuple(name for name, folder in self.folders.items() if self.overwrite or _pushed_to(folder) != name)
 
     def publish(self, reporter: Reporter) -> None:
-        """Push all models that are not pushed yet, each with its card."""
+        """Push all models that were not pushed yet."""
         for name in self.due():
             folder, title = self.folders[name], name.partition("/")[2]
             if not folder.is_dir():
@@ -70,7 +71,7 @@ class TrainedModels:
 
 
 def name_repository(name: str, label: str, count: int) -> str:
-    """Return the repo id of one of `count` models.
+    """Return the repo id of a model. If `count` models are pushed, the id contains the label of the model.
 
     >>> name_repository("org/shuffled", "layershuffle/0", 1), name_repository("org/shuffled", "stacking@2/1", 2)
     ('org/shuffled', 'org/shuffled-stacking-2-1')
@@ -90,12 +91,12 @@ def _pushed_to(folder: Path) -> str | None:
 
 
 def write_trained_card(folder: Path, *, name: str, base: str | None) -> str:
-    """Write the card of a trained model and return its text; `base` is None for random weights."""
+    """Write the model card of a trained model, and return its text. `base` is None if it began with random weights."""
     from huggingface_hub import ModelCard, ModelCardData
 
     record = TrainingRecord.read(folder)
     if record is None:
-        raise CheckpointError(f"{folder} has no {FILE}. Push the model of a finished training.")
+        raise CheckpointError(f"{folder} has no {FILE}. Pass the model of a finished training run.")
     losses = [(f"{entry.step:,}", f"{entry.loss:.4f}") for entry in record.history if entry.kind == "validation"]
     on_hub = [base] if base is not None and is_hub_id(base) else None
     card = ModelCard.from_template(
@@ -114,6 +115,6 @@ def write_trained_card(folder: Path, *, name: str, base: str | None) -> str:
 
 
 def format_command() -> str:
-    """Return the command of this process as it could be typed."""
+    """Return the command line of this process, quoted for a shell."""
     program, *arguments = sys.argv or ["python"]
     return shlex.join([Path(program).name.replace("__main__.py", "layerwise"), *arguments])

@@ -1,4 +1,4 @@
-"""Options of verbs that train: the data, and the arguments of the Trainer."""
+"""Options of verbs that train: the data, and arguments of the Trainer of transformers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TrainingData:
     select_on: HeldOut = "held-out"
 
     def as_trained(self, manifest: Manifest) -> TrainingData:
-        """Fill in the settings of an earlier training; given texts or images replace its own."""
+        """Fill in settings from an earlier training run. If texts or images are given, none are filled in."""
         sources = {"text", "validation", "test", "images"}
         replaced = {name for name in (each.name for each in fields(self)) if getattr(self, name) != _DEFAULTS[name]}
         missing = _DEFAULTS.keys() - replaced - (sources if replaced & sources else set())
@@ -55,7 +55,7 @@ _DEFAULTS: Mapping[str, Any] = {each.name: each.default for each in fields(Train
 
 
 def trainer_arguments(settings: Sequence[str], *, device: str) -> dict[str, Any]:
-    """Return the TrainingArguments by name; values in JSON are parsed.
+    """Parse settings of the form NAME=VALUE into keyword arguments of `TrainingArguments`. Values can be JSON.
 
     Raises:
         TrainError: If a setting is not NAME=VALUE.
@@ -79,9 +79,9 @@ def trainer_arguments(settings: Sequence[str], *, device: str) -> dict[str, Any]
 def resolve_precision(
     precision: Precision | None, arguments: Mapping[str, Any], *, device: str, run: Path | None
 ) -> Precision:
-    """Return the given precision, that of a started run, or the device's default.
+    """Return the given precision, or else that of the run to resume, or else the default of the device.
 
-    Half precision in the TrainingArguments applies on top of float32.
+    If no precision is given and the TrainingArguments ask for half precision, return float32.
     """
     if precision is not None:
         return precision
@@ -91,7 +91,7 @@ def resolve_precision(
 
 
 def drop_none(**values: Any) -> dict[str, Any]:
-    """Return the arguments that are not None.
+    """Return the keyword arguments that are not None.
 
     Example:
         >>> drop_none(batch_size=8, learning_rate=None)

@@ -1,4 +1,4 @@
-"""Data, manifests, models (`RUN/VARIANT/seed-N/model`) and rows of runs that train models."""
+"""Data, manifests, models and rows of runs that train models. A model is in `RUN/VARIANT/seed-N/model`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from layerwise.train.cost.convergence import fine_tuning_convergence, pretrainin
 DIGITS = "digits"
 PILOT = "pilot"
 TEXT_LENGTH = 256
-"""Default tokens per window of training text."""
+"""Default number of tokens in a window of training text."""
 
 
 def read_splits(
@@ -65,10 +65,10 @@ def read_splits(
     check: bool = True,
     pack: bool = False,
 ) -> Splits:
-    """Return the data splits (default: digits for demo-vit, text and skills for demo).
+    """Return the data splits (default: digits for demo-vit, and the text and skills of the demo for demo).
 
-    `location` has the image settings of the model, `seed` draws the splits, `corpus` replaces `--text`, `pack`
-    packs training texts into full rows. With `check`, the labels must fit the head.
+    `location` is where the image preprocessing of the model is stored. `seed` determines the splits. `corpus` replaces
+    `--text`. If `pack`, training texts are packed into full rows. If `check`, the labels must fit the model's head.
     """
     takes_images = _takes_images(stack)
     _check_kind(options, stack, corpus)
@@ -148,9 +148,10 @@ def _windows(
 
 
 def split_documents(options: TrainingData, seed: int, corpus: Corpus | None = None) -> Division:
-    """Split the text into train, validation and test documents (default: the standard library).
+    """Split the text into documents for training, validation and testing.
 
-    `seed` draws held-out text if none was given; `corpus` replaces `--text`.
+    The default text is Python's standard library. `corpus` replaces `--text`. If no held-out texts are given, documents
+    are drawn with `seed`.
     """
     if corpus is None and options.text is not None:
         corpus = read_corpus(options.text)
@@ -165,7 +166,7 @@ def split_documents(options: TrainingData, seed: int, corpus: Corpus | None = No
 
 
 def make_text_source(options: TrainingData, seed: int, corpus: Corpus | None = None) -> TextSource:
-    """Return the source of `split_documents` for the token cache."""
+    """Return a description of the text for the token cache, which calls `split_documents` if it has to tokenize."""
     paths = (options.text, options.validation, options.test)
     settings = {
         "paths": [None if path is None else str(path.absolute()) for path in paths],
@@ -201,9 +202,9 @@ def _standard_library(seed: int) -> Division:
 
 
 FAMILY = "robustness"
-"""Family in the manifests of `layerwise train robust`."""
+"""Entry in `families` by which the manifest of a `layerwise train robust` run is recognized."""
 
-UNFINISHED = "has no finished model yet. Run its `layerwise train robust` again to resume."
+UNFINISHED = "has no finished model yet. To resume training, run the same `layerwise train robust` command again."
 
 
 def make_training_manifest(
@@ -271,17 +272,17 @@ def describe_split_limits(splits: Splits) -> tuple[str, ...]:
 
 
 def refuse_other_splits(what: str, data_name: str, splits: Splits, options: Sequence[str]) -> RunError:
-    """Return the error for splits that a model may have been trained on."""
+    """Return an error which says that a model was trained on other splits, perhaps on the test examples."""
     return RunError(
         f"{what} was trained on {data_name} with other splits than {splits.name}, so it may have seen the test "
-        f"examples. Pass the {', '.join(options[:-1])} and {options[-1]} of its training."
+        f"examples. Pass the {', '.join(options[:-1])} and {options[-1]} with which it was trained."
     )
 
 
 def make_training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> list[Score]:
-    """Return rows of measure `training` by variant and seed: logged losses by step, and costs.
+    """Return rows of measure `training` for each variant and seed: the logged losses by step, and the costs.
 
-    Models retrained for fewer layers are one variant, `RETRAINED`, with their number of layers as `kept`.
+    All models that were retrained for fewer layers have the variant `RETRAINED`, and their number of layers is `kept`.
     """
     rows = []
     for (variant, seed), record in records.items():
@@ -306,7 +307,7 @@ def make_training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> lis
 
 
 def average_over_seeds(rows: Iterable[Score]) -> list[Score]:
-    """Average every variant and share of a budget, with intervals over seeds and documents."""
+    """Average the rows of each variant and share of the budget over seeds, with intervals over seeds and documents."""
 
     def group_of(row: Score) -> tuple[str, float]:
         return str(row.variant), row.share or 0.0
@@ -335,7 +336,7 @@ def finished_models(run: Path) -> tuple[TrainedModel, ...]:
 
 
 def store_comparisons(run: Run) -> None:
-    """Store comparisons of the variants of a run with its backbone."""
+    """Compare the variants of a run with its backbone model, and store the comparisons."""
     records = [TrainingRecord.read(each.folder) for each in finished_models(run.folder)]
     is_timed = any(record and record.recipe.get("pretraining", {}).get("seconds") for record in records)
     terms = SECONDS if is_timed else TOKENS

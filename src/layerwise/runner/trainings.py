@@ -1,7 +1,8 @@
-"""Trainings in folders that resume, and settings selected by the validation loss of each variant.
+"""Training runs that are stored in folders and can be resumed, and the tuning of their settings.
 
-RUN/pilot/VARIANT@RATE/seed-1000 is a trial, or RUN/pilot/VARIANT@RATE,BATCH/seed-1000 with several batch sizes. Trials
-have their own seed and no test examples. Learning rates are extended while the best one is at an end of the grid.
+Settings are selected by the validation loss of each variant. A trial is stored in RUN/pilot/VARIANT@RATE/seed-1000, or
+in RUN/pilot/VARIANT@RATE,BATCH/seed-1000 if batch sizes are tuned, too. Trials have a separate seed and do not use test
+examples. The grid of learning rates is extended while the best one is the smallest or the largest.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ RecipeTraining: TypeAlias = FolderTraining[Recipe]
 
 
 class FolderTrainings(Task[list[TrainingRecord]], Generic[R]):
-    """Trainings that are stored in folders and resumed; `arguments` are TrainingArguments."""
+    """Training runs that are stored in folders and can be resumed. `arguments` are those of `TrainingArguments`."""
 
     trainings: Sequence[FolderTraining[R]]
     arguments: Mapping[str, Any]
@@ -60,11 +61,11 @@ class FolderTrainings(Task[list[TrainingRecord]], Generic[R]):
 
     @abstractmethod
     def train(self, training: FolderTraining[R], folder: Path, progress: Progress) -> TrainingRecord:
-        """Run or resume a training run in its own `folder`, or read its record."""
+        """Start or resume a training run in `folder`, or read its record if it has finished."""
 
     @abstractmethod
     def trial(self, recipe: R, folder: Path, quiet: Mapping[str, Any]) -> Any:
-        """Return the Trainer of a recipe, to be timed in a temporary `folder`; `quiet` overrides its arguments."""
+        """Return a Trainer whose steps can be timed in a temporary `folder`. `quiet` overrides its arguments."""
 
     @abstractmethod
     def length(self, recipe: R) -> int:
@@ -138,7 +139,7 @@ class TrainingsTask(FolderTrainings[Recipe]):
 
 @dataclass(frozen=True, slots=True)
 class StoredEvaluation:
-    """An evaluation of a model, stored in the file `path` of the run and computed by `make(folder)`."""
+    """An evaluation of a model. It is computed by `make(folder)` and stored in the file `path` of the run."""
 
     name: str
     path: str
@@ -166,18 +167,20 @@ class EvaluationsTask(Task[dict[str, Survey]]):
 
 
 FIRST_SWEEP_SEED = 1_000
-"""First seed of the trials; seeds of the variants are smaller."""
+"""Seed of the trials, which is larger than the seeds of the variants."""
 MAX_EXTRA_RATES = 4
-"""Maximum number of rates that a sweep adds while the best one is at an end."""
+"""Maximum number of learning rates by which the grid is extended."""
 
 
 def select_rate(losses: Mapping[float, float]) -> float:
-    """Return the rate with the smallest validation loss; on a tie, the smaller rate."""
+    """Return the learning rate with the smallest validation loss; if there are several, the smallest of them."""
     return min(sorted(losses), key=losses.__getitem__)
 
 
 def find_next_rate(losses: Mapping[float, float]) -> float | None:
-    """Return the next rate to try if the best is at an end, by the ratio to its neighbor; otherwise None.
+    """Return the learning rate that extends the grid, or None if the best one is not at the edge of the grid.
+
+    The ratio to the best learning rate is the ratio of the best one to its neighbor.
 
     >>> find_next_rate({1e-3: 5.0, 2e-3: 4.0, 4e-3: 3.0}), find_next_rate({1e-3: 5.0, 2e-3: 4.0, 4e-3: 4.5})
     (0.008, None)
@@ -191,9 +194,9 @@ def find_next_rate(losses: Mapping[float, float]) -> float | None:
 
 
 def sweep_rates(first: Sequence[float], loss_at: Callable[[float], float]) -> dict[float, float]:
-    """Return the validation loss of each rate; the grid is extended while the best rate is at an end.
+    """Return the validation loss of each learning rate.
 
-    A single rate is not extended.
+    If there are several learning rates, the grid is extended while the best one is at its edge.
     """
     losses: dict[float, float] = {}
     due, most = list(first), len(first) + (MAX_EXTRA_RATES if len(first) > 1 else 0)

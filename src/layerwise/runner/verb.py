@@ -1,9 +1,9 @@
-"""Verbs: typed functions that Python, the command line and YAML files call.
+"""Verbs: typed functions that can be called from Python, the command line and YAML files.
 
     @verb("time", examples=('demo --plan "0-11" --plan "0-3 6-11"',))
     def time(model: ModelLike, plan: Plans = (), *, rounds: Annotated[int, Range(least=6)] = 20) -> Result:
 
-The signature gives names, types, bounds and defaults; the `Args:` of the docstring are the help texts.
+The signature defines names, types, bounds and defaults, and the section `Args:` of the docstring has the help texts.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CONSEQUENTIAL = frozenset({"overwrite", "trust_remote_code", "push"})
-"""Options that discard results, run foreign code or publish; never suggested for a misspelled name."""
+"""Options that discard results, run foreign code or publish. They are never suggested for a misspelled option."""
 
 
 @dataclass(frozen=True, eq=False)
 class Verb:
-    """A verb for the command line, YAML files and manifests.
+    """A registered verb.
 
     Args:
         name: Name on the command line, such as `train elc`.
-        group: Heading of `layerwise --help`.
-        function: The function itself.
-        help: Description, from its docstring.
+        group: Heading under which `layerwise --help` lists it.
+        function: Function that was registered.
+        help: Description from the docstring of the function.
         examples: Arguments of example commands.
-        arguments: Arguments by name, without the reporter.
+        arguments: Arguments by name, except the reporter.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Verb:
         return values
 
     def given(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options that differ from their defaults, as YAML stores them, without open objects."""
+        """Return the options that differ from their defaults, as plain values. Objects such as models are omitted."""
         plain = {name: _to_plain(value) for name, value in options.items() if name in self.listed}
         return {
             name: value
@@ -92,7 +92,7 @@ class Verb:
         }
 
     def name_of(self, key: str) -> str:
-        """Return the argument that YAML may name by its flag, such as `plan` for `plans`."""
+        """Return the name of the argument for a key in YAML, which can be the flag, such as `plan` for `plans`."""
         flags = {each.flag.removeprefix("--").replace("-", "_"): name for name, each in self.arguments.items()}
         return key if key in self.arguments else flags.get(key, key)
 
@@ -104,14 +104,14 @@ class Verb:
 
     @cached_property
     def listed(self) -> dict[str, Argument]:
-        """Return the arguments of the command line and YAML."""
+        """Return the arguments that can be passed on the command line and in YAML."""
         return {name: each for name, each in self.arguments.items() if Trait.PYTHON not in each.marks}
 
     def __call__(self, **options: Any) -> VerbCall:
-        """Return a call with checked options.
+        """Check options, and return the call with these options.
 
         Raises:
-            OptionError: If an option is missing, unknown or has a wrong value.
+            OptionError: If a required option is missing, or if an option is unknown or has an invalid value.
         """
         with _spelled(self.arguments):
             converted = self.convert(options)
@@ -127,7 +127,7 @@ class Verb:
 
 
 VERBS: dict[str, Verb] = {}
-"""Registered verbs by name; `load_verb` imports every study."""
+"""Registered verbs by name. `load_verb` registers all verbs."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class VerbCall:
 
 @dataclass
 class Invocation:
-    """A running call of a verb; `began` is on `time.monotonic`."""
+    """A call of a verb that is running. `began` is the value of `time.monotonic()` when it began."""
 
     verb: Verb
     options: Mapping[str, Any]
@@ -160,7 +160,7 @@ class Invocation:
 
 @dataclass(frozen=True)
 class Caller:
-    """Origin of a call: `in_flags` if messages name options as on the command line."""
+    """Where a verb is called from. If `in_flags`, messages name options as on the command line."""
 
     in_flags: bool = False
     dry_run: bool = False
@@ -168,7 +168,7 @@ class Caller:
 
 
 class StudyFinishedError(Exception):
-    """Nothing is left to do: a dry run, a complete run, or a process that only helps to train."""
+    """Raised to end a verb early: after a dry run, if the run is complete, or in an additional training process."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(str(folder))
@@ -185,18 +185,13 @@ def current_call() -> Invocation:
 
 
 def current_command() -> str:
-    """Return the running command as a user would type it."""
+    """Return the command of the running verb as a user would type it."""
     call = current_call()
     return write_command(call.verb, call.options)
 
 
 def write_command(verb: Verb, options: Mapping[str, Any]) -> str:
-    """Write the command of a verb; options with default values are omitted.
-
-    Args:
-        verb: The verb.
-        options: Options by name; defaults are omitted.
-    """
+    """Return the command line that calls a verb. Options with their default values are omitted."""
     arguments, flags = [], []
     for name, value in verb.given(options).items():
         argument = verb.arguments[name]
@@ -212,10 +207,10 @@ def write_command(verb: Verb, options: Mapping[str, Any]) -> str:
 
 
 def load_verb(name: str) -> Verb:
-    """Return a verb by its name on the command line.
+    """Return the verb that has a name on the command line.
 
     Raises:
-        OptionError: If there is no verb of that name.
+        OptionError: If there is no verb with this name.
     """
     import_module("layerwise.catalogue")  # imports every study
     if name not in VERBS:
@@ -224,11 +219,11 @@ def load_verb(name: str) -> Verb:
 
 
 def verb(name: str, *, group: str = "", examples: Sequence[str] = ()) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function a verb: check its arguments and report to the terminal by default.
+    """Register a function as a verb. Its arguments are checked, and by default it reports to the terminal.
 
     Args:
         name: Name on the command line.
-        group: Heading under which `layerwise --help` lists it; without one the command line does not have it.
+        group: Heading under which `layerwise --help` lists it. If it is empty, the verb is not on the command line.
         examples: Arguments of example commands.
     """
 
@@ -273,10 +268,10 @@ def _carry_out(verb: Verb, function: Callable[..., R], values: dict[str, Any], r
 
 
 def check_run_folder(folder: Path | None) -> None:
-    """Check that a run directory is not a file or below one.
+    """Check that a path can be a run directory.
 
     Raises:
-        RunError: If it is, or if it is below a file.
+        RunError: If the path or one of its parents is a file.
     """
     candidates = () if folder is None else (folder, *folder.parents)
     first = next((path for path in candidates if path.exists()), None)
@@ -299,7 +294,7 @@ def _spelled(arguments: Mapping[str, Argument]) -> Iterator[None]:
 
 @contextmanager
 def from_command_line(dry_run: bool = False) -> Iterator[None]:
-    """Run verbs as from the command line: messages name flags, and with `dry_run` nothing is computed."""
+    """Call verbs as the command line does: messages name flags, and if `dry_run`, nothing is computed."""
     token = _CALLER.set(Caller(in_flags=True, dry_run=dry_run))
     try:
         yield
@@ -308,7 +303,7 @@ def from_command_line(dry_run: bool = False) -> Iterator[None]:
 
 
 def spell(name: str) -> str:
-    """Return an option as the caller spells it: `--max-length`, or `max_length` in Python."""
+    """Return an option as the caller writes it: `--max-length` on the command line, and `max_length` in Python."""
     caller = _CALLER.get()
     if not caller.in_flags:
         return name
@@ -326,7 +321,7 @@ def check_push(push: str | None, *, private: bool) -> None:
 
 
 def write_in_python(text: str) -> str:
-    """Write flags in a message as Python names; commands in backticks are unchanged.
+    """Replace the flags in a message by Python names. Commands in backticks are not changed.
 
     Example:
         >>> write_in_python("Pass --max-length 9 or --no-similarity, or run `layerwise sweep demo --tokens 9`.")

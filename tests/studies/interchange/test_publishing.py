@@ -183,7 +183,7 @@ def test_the_card_of_a_trained_model_has_its_training_record(tmp_path: Path) -> 
     ):
         assert part in text, part
     assert "| 400 |" not in text, "a training loss is not a validation loss"
-    with pytest.raises(CheckpointError, match="Push the model of a finished training"):
+    with pytest.raises(CheckpointError, match="Pass the model of a finished training run"):
         write_trained_card(tmp_path, name="x", base=None)
 
 

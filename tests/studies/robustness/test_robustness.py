@@ -158,7 +158,7 @@ def test_a_different_kind_of_run_is_rejected(one: tuple[Path, Ended], tmp_path: 
 def test_invalid_options_for_a_run_are_rejected(trained: Path, tmp_path: Path) -> None:
     message = refused("robustness", trained, "--limit", "30", *FEW)
     assert "may have seen the test examples" in message
-    assert "--limit, --select-on and --seed of its training" in message
+    assert "--limit, --select-on and --seed with which it was trained" in message
     message = refused("robustness", trained, "--run", tmp_path / "run")
     assert "--run must not be given for a run" in message
     unfinished = shutil.copytree(trained, tmp_path / "unfinished")

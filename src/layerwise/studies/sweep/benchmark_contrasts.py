@@ -1,14 +1,14 @@
 """Normalize benchmark accuracies so that 0 is chance and 1 is the original model, and compare the Painters' strategies.
 
-    s[p] = (a[p] - c) / (a[full] - c)        a[p] the accuracy of plan p, c chance; undefined if a[full] <= c
-    fall = depth / 10 * sum_M M (1 - s[M]) / sum_M M^2, the slope over windows of M layers, per tenth of the depth
+    s[p] = (a[p] - c) / (a[full] - c)        normalized score of plan p: a[p] is its accuracy, c is chance
+    fall = depth / 10 * sum_M M (1 - s[M]) / sum_M M^2       slope over windows of M layers, per tenth of the depth
 
-The interval of a score is Fieller's (1954), with one document added to each count of answers in which the two plans
-differ (Bonett and Price 2012), so that it has a width even if all answers agree. The interval of a mean over
-benchmarks adds the distances to their bounds in quadrature (Zou and Donner 2008). For contrasts and medians,
-documents and draws of a random order are resampled within each benchmark, jointly for all plans. Claims:
-`benchmark_fall` (slope), `benchmark_strategies` (mean score over draws) and
-`order_by_benchmark` (as `layerwise.studies.sweep.contrasts.contrast_order`).
+A score is undefined if the original model is not better than chance. Its interval is Fieller's (1954). One document is
+added to each count of answers in which the two plans differ (Bonett and Price 2012), so that the interval has a width
+even if all answers agree. The interval of a mean over benchmarks combines those of the benchmarks in quadrature (Zou
+and Donner 2008). For contrasts and medians, documents and random orders are resampled within each benchmark, jointly
+for all plans. The claims are `benchmark_fall` (the slope), `benchmark_strategies` (mean scores over random orders) and
+`order_by_benchmark` (see `layerwise.studies.sweep.contrasts.contrast_order`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from layerwise.studies.sweep.contrasts import MIN_RATIO_EFFECT, MIN_WINDOWS
 from layerwise.studies.sweep.strategies import average_draws
 
 RESAMPLES = 5_000
-"""More than for other contrasts, since medians and corrected levels depend on the tails."""
+"""Number of resamples. It is higher than elsewhere, because medians and corrected levels depend on the tails."""
 
 FAMILY = "painters"
 """Family whose strategies and windows are compared."""
 
 FALL, ORDER = "benchmark_fall", "order_by_benchmark"
 CLAIMS = frozenset({FALL, ORDER, BENCHMARK_STRATEGIES})
-"""Claims of the rows computed from benchmarks."""
+"""Claims whose contrasts are computed from benchmarks."""
 
 REASONING, SEMANTIC = ("arc", "gsm8k"), ("hellaswag", "winogrande")
 """Prefixes of the benchmarks that the paper calls "mathematics and reasoning" and "semantic"."""
@@ -48,15 +48,18 @@ MOVED = ("reverse", "random", PARALLEL)
 """Strategies that run the layers in another order."""
 
 MIN_LEFT = 0.25
-"""Minimum score under skipping of the windows on which the cost of order is measured."""
+"""The cost of order is measured only on windows that can be skipped with at least this normalized score."""
 
 Scores = Callable[[str, Sequence[int]], Numbers]
-"""Function of a strategy and window sizes that returns normalized scores, `(..., benchmarks, windows)`."""
+"""Returns the normalized scores `(..., benchmarks, windows)` of a strategy for some window sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkAnswers:
-    """Correct answers by benchmark: `right` is `(plans, documents)` of 0 and 1, for plans that answered everything."""
+    """The correct answers to each benchmark, for plans that answered all questions.
+
+    For each benchmark, `right` is a matrix `(plans, documents)` of 0 and 1.
+    """
 
     plans: tuple[str, ...]
     right: Mapping[str, Numbers] = field(repr=False)
@@ -67,7 +70,7 @@ class BenchmarkAnswers:
     def from_rows(
         cls, rows: Mapping[str, Iterable[Loss]], plans: Sequence[str], judged: Mapping[str, tuple[str, float]]
     ) -> BenchmarkAnswers:
-        """Arrange the rows of each benchmark by document; `judged` has the metric and the chance score of each."""
+        """Arrange the rows of each benchmark by plan and document. `judged` has its metric and its chance accuracy."""
         hits: dict[str, dict[str, dict[str, int]]] = {}
         for name, answers in rows.items():
             by_plan: dict[str, dict[str, int]] = {plan: {} for plan in plans}
@@ -88,10 +91,10 @@ class BenchmarkAnswers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScaledScores:
-    """Normalized scores of `plans` and their resamples; built by `ScaledScores.from_answers`.
+    """The normalized scores of plans, with intervals and resamples. `ScaledScores.from_answers` computes them.
 
-    `scores` is `(benchmarks, plans)`, `ends` has their intervals `(2, benchmarks, plans)`, and `without` the reason for
-    each benchmark that cannot be normalized.
+    `scores` has the shape `(benchmarks, plans)`, and the intervals `ends` have the shape `(2, benchmarks, plans)`.
+    `without` maps each benchmark that cannot be normalized to the reason.
     """
 
     plans: tuple[str, ...]
@@ -148,7 +151,7 @@ class ScaledScores:
         sides = np.sqrt(np.square(self.ends - value).sum(axis=1)) / len(value)
         mean, median = value.mean(axis=0), np.median(value, axis=0)
         resampled = np.quantile(np.median(draws, axis=1), expanded_levels(0.95, self.scores.units - 1), axis=0)
-        # The interval of a median over benchmarks that agree in every resample is at least that of the mean.
+        # If benchmarks agree in every resample, the interval of the median is at least as wide as that of the mean.
         low, high = np.minimum(resampled[0], median - sides[0]), np.maximum(resampled[1], median + sides[1])
         yield from self._rows("all", "mean", mean, (mean - sides[0], mean + sides[1]), self.scores.documents)
         yield from self._rows("all", "median", median, (low, high), self.scores.documents)
@@ -160,9 +163,10 @@ class ScaledScores:
 
 
 def _bound_scores(right: Numbers, top: int, chance: float) -> Numbers | None:
-    """Return the interval of every plan's score `(2, plans)`, or None if it cannot be normalized.
+    """Return the interval `(2, plans)` of the score of every plan, or None if scores cannot be normalized.
 
-    It contains the scores s for which a[p] - c - s (a[top] - c) is within z standard errors of 0, quadratic in s.
+    It contains all scores s for which a[p] - c - s (a[top] - c) is within z standard errors of 0. Its bounds are the
+    roots of a quadratic equation in s.
     """
     full, units = right[top], right.shape[1] + 2
     both = right @ full
@@ -187,7 +191,7 @@ def _scale(shares: Numbers, top: int, chance: float) -> Numbers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StrategyScores:
-    """Normalized scores `(curves, benchmarks)` of the Painters' strategies by window, averaged over draws."""
+    """The normalized scores `(curves, benchmarks)` of the Painters' strategies by window, averaged over draws."""
 
     names: tuple[str, ...]
     curves: Mapping[tuple[str, int], int]
@@ -196,7 +200,7 @@ class StrategyScores:
 
     @classmethod
     def from_scaled(cls, scaled: ScaledScores, records: Iterable[PlanRecord], *, seed: Seed) -> StrategyScores:
-        """Return the curves of `records`, without windows of one layer, on which most strategies are the same plan."""
+        """Return the curves of `records`. Windows of one layer are excluded, because most strategies agree there."""
         row_of = {plan: row for row, plan in enumerate(scaled.plans)}
         plans: dict[tuple[str, int], list[int]] = defaultdict(list)
         for record in records:

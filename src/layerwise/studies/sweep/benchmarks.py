@@ -1,6 +1,7 @@
-"""The benchmarks of a sweep: likelihoods of all plans at once, generation plan by plan, and the comparison.
+"""The benchmarks of a sweep, and the comparison of plans on them.
 
-Masked models have no generation requests. Results are also written in lm-eval's JSON, one file per plan:
+Likelihoods are computed for all plans at once, and text is generated plan by plan. Masked language models cannot
+generate text. Results are also written in lm-eval's JSON format, with one file per plan:
 RUN/lm_eval/PLAN-DIGEST/results_TIME.json.
 """
 
@@ -52,7 +53,7 @@ def load_benchmarks(
     batch_tokens: int,
     seed: int,
 ) -> BenchmarksTask:
-    """Load benchmarks with their requests.
+    """Load benchmarks, and make the task of a sweep that runs them.
 
     Raises:
         MeasureError: If lm-eval does not know a benchmark.
@@ -64,10 +65,10 @@ def load_benchmarks(
 
 @dataclass(frozen=True)
 class BenchmarksTask(Task[list[str]]):
-    """The benchmarks of a sweep: answers under every plan, and their comparison.
+    """The answers of every plan to the benchmarks, and the comparison of plans.
 
-    The result has a sentence for each plan that cannot be judged. `runner` computes likelihoods on a cluster; text is
-    generated here.
+    The result has a sentence for each plan that could not be evaluated. If `runner` is given, likelihoods are computed
+    on a cluster; text is always generated in this process.
     """
 
     stack: Stack
@@ -91,7 +92,7 @@ class BenchmarksTask(Task[list[str]]):
             yield f"benchmarks: answers to {', '.join(self.requests.written)} are generated plan by plan"
 
     def execute(self, study: Study) -> list[str]:
-        """Compute missing answers, and compare the plans."""
+        """Compute the missing answers, and compare the plans."""
         run, reporter = study.run, study.reporter
         failures = self._likelihoods(run, reporter)
         judged_now = self._judge(run, reporter, failures)
@@ -140,7 +141,7 @@ class BenchmarksTask(Task[list[str]]):
                     raise
                 failures.append(str(error))
                 continue
-            # Written before the rows, which mark the plan as judged.
+            # This comes before the rows, which mark the plan as finished.
             seconds = time.perf_counter() - started
             write_harness_results(run.folder, plan, results, run.manifest, began, seconds)
             finished = store.finished
@@ -177,7 +178,7 @@ class BenchmarksTask(Task[list[str]]):
         contrasts = contrast_benchmarks(on_scale, records, self.stack.depth, seed=self.seed)
         store.replace_scores(CONTRAST, replace_claims(store.scores(CONTRAST), contrasts, CLAIMS))
         store.replace_notes(BENCHMARK, on_scale.unscaled())
-        # Stored last: these rows mark the comparison as complete.
+        # These rows mark the comparison as complete, so they are stored last.
         store.replace_scores(BENCHMARK, [*raw, *scaled, *paired])
 
 
@@ -196,9 +197,9 @@ def _read_commit() -> str | None:
 def write_harness_results(
     folder: Path, plan: Plan, results: Mapping[str, Any], manifest: Manifest, began: datetime, seconds: float
 ) -> Path:
-    """Write `results` (see `harness_results`) into the run `folder`, replacing earlier ones of the plan.
+    """Write the results of a plan (see `harness_results`) to a run directory, where they replace earlier ones.
 
-    `seconds` excludes likelihoods, which are computed for all plans together.
+    `seconds` is the time of the plan without likelihoods, which are computed for all plans together.
     """
     from lm_eval.loggers.evaluation_tracker import GeneralConfigTracker
     from lm_eval.utils import handle_non_serializable
@@ -233,7 +234,7 @@ def write_harness_results(
 
 
 def name_folder(plan: Plan) -> str:
-    """Return a folder name for the results of a plan that is valid on every file system.
+    """Return a name for the results folder of a plan. The name is valid on every file system.
 
     >>> name_folder(Plan.parse("0-13 (14|15)*3 18-31"))
     '0-13 (14__15)__3 18-31-bfce828a'

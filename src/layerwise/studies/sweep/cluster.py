@@ -1,6 +1,7 @@
-"""A sweep on Ray: every process opens the model, and computes plans batch by batch.
+"""Run a sweep on Ray: every process opens the model, and computes plans batch by batch.
 
-All processes compute with one thread on the same kind of CPU, so that their rows equal those of one process to the bit.
+All processes use one thread and the same type of CPU, so that their rows are bit-identical to those of a single
+process.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from layerwise.swarm.cluster.tasks import RayTasks, count_cpus
 
 @dataclass(frozen=True)
 class SharedModel:
-    """The model that every process of a sweep opens: a name with options, or a model opened in Python."""
+    """The model that every process of a sweep opens: its name and options, or a model that was opened in Python."""
 
     model: ModelLike
     options: Mapping[str, Any]
@@ -36,7 +37,7 @@ class SharedModel:
 
 
 class SweepTasks:
-    """The Ray tasks of a sweep; connects to the cluster, or starts one, on first use.
+    """The Ray tasks of a sweep. When they are first needed, this connects to the cluster or starts one.
 
     Args:
         address: Address of the cluster, or local.
@@ -60,15 +61,15 @@ class SweepTasks:
 
     @property
     def count(self) -> int:
-        """Return the number of parallel tasks."""
+        """Return the number of tasks that run in parallel."""
         return self._start().count
 
     def map(self, shards: Sequence[SweepShard]) -> Iterator[tuple[int, list[FinalState]]]:
-        """Compute shards, and yield the number and result of each as it completes."""
+        """Compute shards, and yield the index and the result of each shard when it is complete."""
         return self._start().map(open_model, self._shared, shards)
 
     def close(self) -> None:
-        """Disconnect from the cluster, or stop it if it was started here."""
+        """Disconnect from the cluster, or stop it if this process started it."""
         if self._tasks is not None:
             self._tasks.close()
             self._tasks = None
@@ -83,7 +84,7 @@ class SweepTasks:
 
 @contextmanager
 def use_one_thread(address: str) -> Iterator[None]:
-    """Use one thread within the context, as every worker of the cluster does.
+    """Use a single thread inside the context, as every worker of the cluster does.
 
     Raises:
         SwarmError: If Ray is not installed or the address is invalid.
@@ -99,15 +100,15 @@ def use_one_thread(address: str) -> Iterator[None]:
 
 
 def count_planned_workers(address: str, workers: int | None) -> int | None:
-    """Return the number of parallel tasks; None if it depends on the cluster."""
+    """Return the number of tasks that will run in parallel, or None if it depends on the cluster."""
     return workers or (count_cpus() if address == "local" else None)
 
 
 def open_model(shared: SharedModel) -> Callable[[SweepShard], list[FinalState]]:
-    """Open the model of a sweep in another process, and return a function that computes a shard.
+    """Open the model of a sweep in a worker process, and return a function that computes a shard.
 
     Raises:
-        RunError: If the model or the machine differs here.
+        RunError: If the model or the machine differs from that of the run.
     """
     stack, there = open_stack(shared.model, Silent(), **shared.options), shared.manifest
     here = replace(
@@ -121,10 +122,12 @@ def open_model(shared: SharedModel) -> Callable[[SweepShard], list[FinalState]]:
 
 
 def check_same_here(expected: Manifest, here: Manifest) -> None:
-    """Check that a worker has the weights, text and kind of machine of the run; the model's name may differ.
+    """Check that a worker has the same weights, text and type of machine as the process that started the run.
+
+    The name of the model may differ.
 
     Raises:
-        RunError: If something differs.
+        RunError: If anything else differs.
     """
     try:
         check_same_run(expected, replace(here, model=expected.model, revision=expected.revision))
@@ -137,6 +140,6 @@ def check_same_here(expected: Manifest, here: Manifest) -> None:
         there, own = expected.hardware.get(name), here.hardware.get(name)
         if there != own:
             raise RunError(
-                f"All machines must be of one kind, so that rows agree to the bit, got {name} {own} on a worker and "
-                f"{there} where the run was started. Use machines of one kind."
+                f"All machines must be of the same type, so that rows are bit-identical, got {name} {own} on a worker "
+                f"and {there} where the run was started. Use machines of one type."
             )

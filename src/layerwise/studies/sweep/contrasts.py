@@ -1,7 +1,7 @@
-"""Contrasts of a sweep: strategies on the paper's layer windows, at half of the depth, and order on reasoning and text.
+"""Contrasts of a sweep: the claims of "Transformer Layers as Painters" (arXiv 2407.09298) about strategies.
 
-The cost of a strategy is its mean over the paper's windows of more than one layer, in nats/token. Two costs compare by
-2 (a - b) / (|a| + |b|), see `layerwise.studies.sweep.strategies` (Painters, arXiv 2407.09298).
+The cost of a strategy is the mean of its effects on the paper's windows of more than one layer, in nats/token. The
+difference of two costs a and b is 2 (a - b) / (|a| + |b|). See `layerwise.studies.sweep.strategies`.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from layerwise.studies.sweep.strategies import (
 )
 
 CONTRASTED = frozenset({"painters", LOOPED})
-"""The families that are compared; `gain_sweep` is a null."""
+"""Families whose strategies are compared. The family `gain_sweep` serves as their baseline."""
 
 MIN_WINDOWS = 2
-"""Minimum number of windows to compare: models of 5 layers or more."""
+"""Minimum number of windows for a comparison. Models with at least 5 layers have as many."""
 
 MIN_COUNTS = 3
-"""Minimum number of loop counts to select the best one from."""
+"""Minimum number of loop counts from which the best one is selected."""
 
 NARROW = 4
 MIN_DIVISOR = 1e-12
@@ -56,7 +56,7 @@ MIN_DIVISOR = 1e-12
 
 ORDERS = ("reverse", "random")
 RANKED_LEVEL = 0.99
-"""Confidence level of each of the 15 pairs of the ranking."""
+"""Confidence level for each of the 15 pairs of strategies in the ranking."""
 
 RANKING = "ranking"
 PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
@@ -66,22 +66,22 @@ PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
     "looping": (("parallel", "looped_parallel"),),
     RANKING: tuple((harsher, milder) for milder, harsher in combinations(PAINTERS_RANKING, 2)),
 }
-"""The harsher and the milder strategy of each comparison, by claim."""
+"""Pairs of a more harmful and a less harmful strategy that each claim compares."""
 
 COMPARED: Mapping[str, tuple[str, ...]] = {
     **{claim: tuple(dict.fromkeys(chain.from_iterable(pairs))) for claim, pairs in PAIRS.items()},
     "all_needed": ("skip",),
 }
-"""The strategies that are compared on the same windows, by claim."""
+"""Strategies that each claim compares on the same windows."""
 
 
 def contrast_painters(
     losses: Iterable[Loss], records: Iterable[PlanRecord], depth: int, *, seed: Seed = 0, unigram: float | None = None
 ) -> list[Score]:
-    """Return the rows of every claim whose plans the sweep contains.
+    """Return the contrasts of all claims whose plans the sweep contains.
 
-    `unigram` is the loss of a unigram model in nats/token: windows at which a plan does worse are excluded.
-    The rows `excluded` and `windows` count the excluded and the other windows.
+    If `unigram` is given (the loss of a unigram model in nats/token), windows for which a plan has a higher loss are
+    excluded. In this case, the rows `excluded` and `windows` give the numbers of excluded and of other windows.
     """
     strategies = Strategies.from_grid(arrange(losses), records, str(Plan.identity(depth)), seed=seed, unigram=unigram)
     return compute_rows(strategies, depth)
@@ -137,7 +137,7 @@ def _compute_tau(harms: Sequence[Statistic], costs: Costs) -> Numbers:
 
 
 def _widen_by_a_pair(tau: Score) -> Score:
-    """Widen the interval of tau by one pair, since clear differences give the same tau in every resample."""
+    """Widen the interval of Kendall's tau by one pair, because tau can be the same in every resample."""
     if tau.low is None or tau.high is None:
         return tau
     pair = 2 / len(PAIRS[RANKING])
@@ -184,12 +184,13 @@ def _take_share(part: Statistic, other: Statistic) -> Statistic:
 
 
 def contrast_loops(strategies: Strategies) -> Iterator[Score]:
-    """Return the rows about the best number of loops (figure 10), which each resample selects again.
+    """Return rows about the best number of loops (figure 10). Each resample selects it again.
 
-    slope, at_end            least-squares slope of the best count over windows; windows at the largest count
-    best_loops, best_gain    best count and best gain of a window of `affected` layers
-    gain-loops               cost at the best gain (in one pass) minus that at the best count, in nats/token,
-                             selected on one half of the documents and compared on the other
+    slope                    slope of the best number of loops over window sizes (least squares)
+    at_end                   number of windows for which the largest number of loops is best
+    best_loops, best_gain    best number of loops, and best gain, for a window of `affected` layers
+    gain-loops               cost of one pass with the best gain minus that of the best number of loops, in nats/token;
+                             both are selected on one half of the documents and compared on the other half
     """
     loops = _number_curves(strategies, LOOPED)
     windows = strategies.windows(*loops.values(), best=True)
@@ -246,11 +247,12 @@ TOKEN_ACCURACY = "token_accuracy"
 def contrast_at_half_depth(
     losses: Iterable[Loss], records: Iterable[PlanRecord], depth: int, answer_tasks: Collection[str], *, seed: Seed = 0
 ) -> list[Score]:
-    """Compare strategies at the window of half the depth, and average random orders over their draws.
+    """Average random orders over their draws, and compare strategies on the window of half the depth.
 
-    Rows of the claim `strategies`, in nats/token, with intervals over documents and draws:
-        delta_nll, exact_match, ...  mean over the draws of a strategy at every size of window, on every task
-        step                         loss of a strategy minus that of the next milder one, corrected over the steps
+    The rows of the claim `strategies` have intervals over documents and draws:
+        delta_nll, exact_match, ...  mean over the draws of a strategy, for every window size and task
+        step                         loss of a strategy minus that of the next less harmful strategy, in nats/token;
+                                     the intervals are corrected for the number of steps
     """
     grid, whole = arrange(losses), str(Plan.identity(depth))
     if whole not in grid.plans:
@@ -297,15 +299,12 @@ def _average_over_draws(
             for size in windows:
                 columns = {"task": task, "family": curve[0], "strategy": curve[1], "affected": size}
                 row = strategies.row(STRATEGIES, metric, compute_mean_cost(curve, [size]), **columns)
-                # Equal shares in every unit have no interval.
+                # If all units have the same share, there is no interval.
                 yield replace(row, low=None, high=None, mde=None) if row.low == row.high else row
 
 
 def _compare_neighbors(task: str, strategies: Strategies) -> Iterator[Score]:
-    """Compare each strategy with the next more harmful one.
-
-    Of several strategies with the same plans, only the first is kept.
-    """
+    """Compare each strategy with the next more harmful one. Strategies with the same plans count once."""
     costs, means, seen = strategies.costs(), {}, set()
     for curve, windows in strategies.rows.items():
         ((size, rows),) = windows.items()
@@ -326,10 +325,10 @@ def _compare_neighbors(task: str, strategies: Strategies) -> Iterator[Score]:
 ORDER = "order_by_task"
 
 NOT_REASONING = frozenset({"copy"})
-"""Tasks whose answer is in the question."""
+"""Tasks with answers that do not need reasoning."""
 
 MIN_RATIO_EFFECT = 1e-9
-"""Lower bound of an effect in a ratio, in nats/token."""
+"""Minimum of an effect in a ratio, in nats/token."""
 
 
 def contrast_order(
@@ -341,13 +340,14 @@ def contrast_order(
     seed: Seed = 0,
     unigram: float | None = None,
 ) -> list[Score]:
-    """Return the rows about order at the published window nearest to half of the depth, on reasoning and text.
+    """Compare the cost of layer order on reasoning tasks with that on ordinary text.
 
-    With o the mean effect of other orders (reversed, random, parallel) and a that of skipping, in nats/token:
-        order_less     o of reasoning - o of text, the published comparison
-        log_ratio      log(o / a) of reasoning - log(o / a) of text
-    Documents are resampled by task; a kind is the mean of its tasks. `task` is the reasoning, `against` the text.
-    Windows at which a plan does worse than a unigram model, whose loss is `unigram`, are excluded.
+    It is measured on the window of the Painters' family that is nearest to half of the depth. Let o be the mean effect
+    of other orders (reversed, random, parallel), and a the effect of skipping the window, in nats/token:
+        order_less     o on reasoning - o on text (the published comparison)
+        log_ratio      log(o / a) on reasoning - log(o / a) on text
+    Effects are means over tasks, and documents are resampled within each task. The rows name the reasoning tasks in
+    `task` and the others in `against`. Windows for which a plan has a higher loss than `unigram` are excluded.
     """
     grid, identity = arrange(losses), str(Plan.identity(depth))
     means = dict(zip(grid.plans, grid.nll.sum(axis=1) / grid.tokens.sum(), strict=True))
@@ -377,9 +377,10 @@ def contrast_order_by_task(
     *,
     seed: Seed = 0,
 ) -> list[Score]:
-    """Return the rows of `contrast_order` for plans with a window in another order (`moved`) and without it (`absent`).
+    """Return the rows of `contrast_order` for given plans.
 
-    Reasoning is every task with answers except `copy`. Without `absent` there is no `log_ratio`.
+    The plans `moved` run a window in another order, and the plan `absent` skips it. If `absent` is None, there is no
+    `log_ratio`. Reasoning tasks are all tasks with answers except `copy`.
     """
     orders = [list(drawn) for drawn in moved.values() if drawn]
     plans = [*(plan for drawn in orders for plan in drawn), *([] if absent is None else [absent])]
@@ -411,7 +412,7 @@ def contrast_order_by_task(
 
 
 def _average_draws(part: Part, draws: Sequence[int]) -> Part:
-    """Return the mean over orders, each averaged over its draws, and the effect of skipping if it was measured."""
+    """Return the mean effect of the orders, each averaged over its draws, and the effect of skipping if it is known."""
     *drawn, absent = np.split(part.numerators, np.cumsum(draws))
     rows = [np.mean([each.mean(axis=0) for each in drawn], axis=0), *absent]
     return Part(np.stack(rows), part.denominators, part.documents, part.tokens)

@@ -1,7 +1,7 @@
 """Findings of a sweep.
 
-An answer is supported if its interval excludes zero. If the answer selects one of many effects, the interval is
-corrected for the selection.
+An answer is supported if its interval excludes zero. If the answer is about the largest of many effects, for example,
+the interval is corrected for this selection.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from layerwise.results.vocabulary import BITS, CONTRAST, DELTA, EXCESS, MIN_UNIT
 from layerwise.studies.sweep.page_rows import select_ranked
 
 MAX_NAMED = 4
-"""Maximum number of plans in the answer."""
+"""Maximum number of plans that the answer names."""
 
 NO_INTERVALS = f"There are no intervals: at least {MIN_UNITS} documents or windows with all plans are needed."
 SURVIVES, FADES = 0.75, 0.25  # shares of the contrast that remain without the sink token
@@ -43,7 +43,7 @@ SURVIVES, FADES = 0.75, 0.25  # shares of the contrast that remain without the s
 
 @cached_per_run
 def list_findings(data: ReportData) -> tuple[Finding, ...]:
-    """Return every finding that the rows allow, in reading order."""
+    """Return all findings that the rows of the run support, in the order of the page."""
     answers = (
         _judge_plans(data),
         _judge_layers(data),
@@ -197,7 +197,7 @@ def _judge_ranking(data: ReportData, rows: Rows) -> Finding | None:
 
 
 def _judge_sink(data: ReportData) -> Finding | None:
-    """Judge whether the clearest zone keeps its contrast without sink tokens; None if it does not beat the null."""
+    """Check whether the clearest zone keeps its contrast without sink tokens. Return None if no zone is clear."""
     with_sink, without, null = (read_similarities(data, name) for name in ("cosine", "cosine_no_sink", "cosine_null"))
     zone = None if with_sink is None else find_clearest_zone(with_sink)
     if with_sink is None or without is None or zone is None or (whole := compute_contrast(with_sink, *zone)) <= 0.0:

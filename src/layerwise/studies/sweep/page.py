@@ -55,7 +55,7 @@ SIZES = {
     "bits": "layers quantized",
     "bits_noise": "layers with noise",
 }
-"""Axis titles of families that do not count affected layers."""
+"""Axis titles for families in which `affected` is not a number of affected layers."""
 PARALLEL = {
     vocab.LOOPED: "Parallel layers, looped",
     vocab.GAINED: "One pass with a gain",
@@ -73,7 +73,7 @@ SIZED: dict[str, Any] = {
     "faint": "seed",
     "nulls": str,
 }
-"""Settings of curves over the number of affected layers."""
+"""Settings of figures with curves over the number of affected layers."""
 EFFECT: dict[str, Any] = {"diverging": True, "sqrt_colors": True, "show": DIFFERENCE, "choices": TASK}
 
 

@@ -1,4 +1,4 @@
-"""The rows behind the figures of a sweep."""
+"""Compute the rows that the figures of a sweep show."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import ALL, CONTRAST, GAINED, LOOP_COUNT, LOOPED
 
 BEST = {LOOPED: "best_loops", GAINED: "best_gain"}
-"""Metric of the best number of each window, by family."""
+"""Metric of the best number of loops, or the best gain, for each family."""
 FITTED = "line through the best"
 
 
 def select_numbered(data: ReportData) -> Iterator[Score]:
-    """Yield the effect of each window of layers per task, with the number of loops or the gain as `strength`."""
+    """Yield the effects of parallel layers on each task. `strength` is the number of loops or the gain."""
     for record in data.swept:
         number = record.strategy.partition("=")[2]
         if record.family not in BEST or not number.isdecimal():
@@ -42,7 +42,10 @@ def select_numbered(data: ReportData) -> Iterator[Score]:
 
 
 def find_best(data: ReportData) -> Iterator[Score]:
-    """Yield the best number of loops or gain for each window, with intervals on the whole text, and the fitted line."""
+    """Yield the best number of loops, or the best gain, for each window size and task, and the fitted line.
+
+    Only the values on the whole text have intervals.
+    """
     for family, own_rows in Rows(select_numbered(data)).by("family").items():
         for task, rows in own_rows.by("task").items():
             is_first = task == data.tasks[0]
@@ -67,7 +70,7 @@ def select_over_windows(data: ReportData, metric: str) -> Score | None:
 
 
 def fit_line(data: ReportData) -> tuple[float, float] | None:
-    """Return intercept and slope of the line through the best counts; None without a slope."""
+    """Return the intercept and slope of the line through the best numbers of loops, or None if there is no slope."""
     slope, counts = select_over_windows(data, "slope"), group_by_window(data, BEST[LOOPED])
     if slope is None or not counts:
         return None
@@ -82,7 +85,7 @@ PRICES: Mapping[str, Callable[[PlanRecord], int]] = {
     "sequential stages": lambda record: record.stages,
 }
 MIDDLES = ("mean", "median")
-"""Averages over the benchmarks; the paper draws the median, which hides a benchmark that collapses."""
+"""Averages over benchmarks. The paper shows only the median, which hides a benchmark that collapses."""
 MAX_MAPS = 8
 
 
@@ -138,9 +141,9 @@ def list_benchmark_metrics(data: ReportData) -> dict[str, str]:
 
 
 def list_benchmark_curves(data: ReportData) -> Iterator[Score]:
-    """Yield benchmark curves on a scale where 0 is chance and 1 is the original model.
+    """Yield benchmark curves on a scale from 0 (chance) to 1 (the original model).
 
-    There are curves over all benchmarks and for each metric, whose name is the `variant`.
+    There are curves for the averages over benchmarks and for each metric; `variant` is the name of the metric.
     """
     rows = data.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALIZED)
     shown = {(vocab.ALL, middle): f"{middle} of the benchmarks" for middle in MIDDLES}

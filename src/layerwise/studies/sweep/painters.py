@@ -30,7 +30,7 @@ PAPER = Paper("Transformer Layers as Painters", "Sun et al., AAAI 2025, arXiv 24
 MIN_COSINE, MIN_SAVED, MIN_NATS, ALIKE = 0.02, 0.25, 0.01, 0.05
 MIN_FACTOR = 1.25
 MIN_ORDER_COST = {"order_by_benchmark": 0.05, "order_by_task": 0.0}
-"""The smallest difference in the cost of order that counts, by claim: of the benchmarks' scale, and nats/token."""
+"""Smallest difference in the cost of order that counts, for benchmarks (on their scale) and text (in nats/token)."""
 
 NO_GAIN = (
     "The control, one pass with its update multiplied by 3, was not run; to run it, add --families"
@@ -278,7 +278,7 @@ def judge_layers_run_in_parallel(data: ReportData) -> Finding | None:
 
 
 def judge_order_by_task(data: ReportData) -> Finding | None:
-    """Compare the cost of order on reasoning tasks with that on others: on benchmarks if any ran, otherwise on text."""
+    """Compare the cost of order on reasoning tasks with that on other tasks, using benchmarks if there are any."""
     contrasts = data.rows.where(measure=CONTRAST, claim=tuple(MIN_ORDER_COST), against=PRESENT)
     claim = next((name for name in MIN_ORDER_COST if contrasts.where(claim=name)), "")
     rows = {row.metric: row for row in contrasts.where(claim=claim)}

@@ -35,13 +35,13 @@ from layerwise.studies.sweep.tasks import add_similarity, select_compared_plans
 from layerwise.studies.sweep.verb import DEFAULT_FAMILIES
 
 FEWER_FAMILIES = (("leave_one_out", "swap_adjacent"), ("leave_one_out",))
-"""Families to measure instead of the default ones if there is not enough time."""
+"""Families that replace the default families if there is not enough time for those."""
 
 ACCELERATOR_TOKENS = 65_536
 """Maximum number of tokens in a batch on an accelerator."""
 
 LAYER_WIDTHS, LOGIT_BYTES = 16, 12
-"""Hidden states per token in a layer, in widths of the model; bytes per logit of the loss."""
+"""Memory of a layer per token, in hidden states of the model, and memory of the loss in bytes per logit."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class PreparedSweep:
     """The plans, text and batches of a sweep.
 
     Args:
-        options: Requested plans.
+        options: Plans that were requested.
         members: Plans that the model can run, with their families.
-        unsupported: Notes on plans that it cannot run.
-        plans: Plans to run, the identity plan first.
-        chosen: Text, and the options chosen with it.
-        batch_tokens: Number of tokens per batch.
+        unsupported: Notes on plans that the model cannot run.
+        plans: Plans to run, starting with the identity plan.
+        chosen: Text, and the options that were chosen with it.
+        batch_tokens: Number of tokens in a batch.
         compared: Number of forward passes for comparing hidden states.
     """
 
@@ -72,7 +72,7 @@ class PreparedSweep:
 
     @property
     def notes(self) -> list[str]:
-        """Return the notes of a sweep: plans that cannot run, and what too few documents cannot show."""
+        """Return notes on plans that cannot run, and on what cannot be concluded from too few documents."""
         few_units = describe_test(self.text.units, len(self.plans) - 1)
         return [*self.unsupported, *([few_units] if few_units else [])]
 
@@ -87,7 +87,7 @@ def prepare(
     similarity: bool,
     seed: int,
 ) -> PreparedSweep:
-    """Choose the plans, the text and the batch size; `size` is the number of tokens in a batch if it was given."""
+    """Choose the plans, the text and the batch size. `size` is the number of tokens in a batch, if it was given."""
     if size is None:
         plans = list_plans(stack, options)[2]
         size = BATCH_TOKENS if request.is_shared else choose_batch_tokens(stack, plans, request.max_length or WINDOW)
@@ -123,7 +123,7 @@ def resume_batch_size(
     request: TextRequest,
     seed: int,
 ) -> PreparedSweep:
-    """Use the batch size of a run that is resumed, since it decides the last bits of losses."""
+    """Use the batch size of the run that is resumed, because it affects the last bits of losses."""
     values = request.values
     folder = Path(values["run"]) if values.get("run") else default_folder(manifest)
     recorded = _read_batch_tokens(folder, manifest)
@@ -134,7 +134,7 @@ def resume_batch_size(
 
 
 def _read_batch_tokens(folder: Path, manifest: Manifest) -> int | None:
-    """Return the batch size that the run in `folder` was started with; None if there is no such run."""
+    """Return the batch size with which the run in `folder` was started, or None if it is another run."""
     if not is_run(folder):
         return None
     try:
@@ -146,17 +146,17 @@ def _read_batch_tokens(folder: Path, manifest: Manifest) -> int | None:
 
 
 def choose_batch_tokens(stack: Stack, plans: Sequence[Plan], length: int) -> int:
-    """Return the default batch size: 4,096 tokens on a CPU, up to 65,536 on an accelerator, within free memory."""
+    """Return the default batch size: 4,096 tokens on a CPU, or what fits an accelerator, up to 65,536 tokens."""
     most = BATCH_TOKENS if stack.device.type == "cpu" else ACCELERATOR_TOKENS
     each = estimate_bytes_per_token(stack, plans, length)
     return batch_size_within(free_memory(stack.device), each, most=most, fixed=LOGIT_BYTES * CHUNK)
 
 
 def estimate_bytes_per_token(stack: Stack, plans: Sequence[Plan], length: int) -> float:
-    """Return the number of bytes per token.
+    """Estimate the memory of a sweep per token, in bytes.
 
-    There is a hidden state for each step of the longest plan, since the graph of all plans is traversed depth first;
-    and within a layer its states, those inside the MLP, and a row of every attention head.
+    The graph of all plans is traversed depth first, so there is one hidden state for each step of the longest plan.
+    A layer also needs several states, the inner state of its MLP, and a row of the attention matrix of every head.
     """
     config = stack.text_config
     width = int(config.hidden_size)
@@ -168,7 +168,7 @@ def estimate_bytes_per_token(stack: Stack, plans: Sequence[Plan], length: int) -
 
 
 def list_plans(stack: Stack, options: PlanChoice) -> tuple[list[Member], list[str], list[Plan]]:
-    """Return the members that the model can run, notes on the others, and all plans, the identity first."""
+    """Return the members that the model can run, notes on the others, and the plans, starting with the identity."""
     members, unsupported = filter_runnable(stack, options.list_members(stack.depth))
     return list(members), list(unsupported), list(add_identity(stack, members))
 

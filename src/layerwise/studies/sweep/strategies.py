@@ -1,8 +1,8 @@
-"""Compute the cost of strategies on layer windows, resampled together.
+"""Compute the costs of strategies on windows of layers, with joint resamples.
 
-A *curve* is a strategy of a family. Its cost at a window is the loss minus that of the original model in nats/token,
-averaged over random orders. Each resample redraws documents (by task, `layerwise.measure.stats.grid`) and random
-orders. Windows at which a plan does worse than a unigram model are not compared.
+A *curve* is a strategy of a family. Its cost for a window is its loss minus that of the original model, in nats/token,
+averaged over random orders. Each resample draws documents within each task (see `layerwise.measure.stats.grid`), and
+random orders. Windows for which a plan has a higher loss than a unigram model are not compared.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import PlanRecord, Score
 
 MAX_LISTED = 3
-"""Maximum number of layers whose orders are few enough to draw most of them."""
+"""Up to this number of layers, random orders are a large share of all orders, which narrows their interval."""
 
 Curve = tuple[str, str]
 
 Costs = Callable[[Curve, Sequence[int]], Numbers]
-"""Function of a curve and window sizes that returns the costs in nats/token, `(..., windows)`."""
+"""Returns the costs `(..., windows)` of a curve for some window sizes, in nats/token."""
 
 Statistic = Callable[[Costs], Numbers]
-"""Compute a number from costs, one for each resample."""
+"""Computes a number for each resample from costs."""
 
 
 def compute_mean_cost(curve: Curve, windows: Sequence[int]) -> Statistic:
@@ -39,7 +39,7 @@ def compute_mean_cost(curve: Curve, windows: Sequence[int]) -> Statistic:
 
 
 def compute_relative_difference(first: Numbers, second: Numbers) -> Numbers:
-    """Return the difference of two costs relative to the mean of their magnitudes; 0 if both are 0.
+    """Return the difference of two costs divided by the mean of their magnitudes, or 0 if both are 0.
 
     >>> float(compute_relative_difference(np.array(1.5), np.array(0.5)))
     1.0
@@ -48,20 +48,20 @@ def compute_relative_difference(first: Numbers, second: Numbers) -> Numbers:
 
 
 def divide_by_mean_size(value: Numbers, first: Numbers, second: Numbers) -> Numbers:
-    """Divide a number by the mean magnitude of two costs; 0 if both are 0."""
+    """Divide a number by the mean of the magnitudes of two costs, or return 0 if both are 0."""
     size = (np.abs(first) + np.abs(second)) / 2
     return np.divide(value, size, out=np.zeros_like(size), where=size > 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Strategies:
-    """The losses of a sweep by curve and window; built by `Strategies.from_grid`.
+    """The losses of a sweep by curve and window. `Strategies.from_grid` makes them.
 
     Args:
-        parts: Cost of every plan, by stratum.
+        parts: Cost of every plan in each stratum of documents.
         shares: Share of the tokens in each stratum.
-        rows: Rows of the plans of each curve, by window size; several for random orders.
-        ceiling: Maximum mean cost of a window that is compared.
+        rows: Rows (in `parts`) of the plans of each curve, by window size. Random orders have several plans.
+        ceiling: Windows with a higher mean cost are not compared.
     """
 
     parts: tuple[Part, ...]
@@ -82,10 +82,10 @@ class Strategies:
         resamples: int = RESAMPLES,
         unigram: float | None = None,
     ) -> Strategies:
-        """Return the curves of `records` on `grid`, without single layers and plans without losses.
+        """Return the curves of `records` on `grid`, except for windows of one layer and plans without losses.
 
-        `unigram` is the loss of a unigram model in nats/token; windows at which a plan does worse are not compared.
-        Costs are differences from the plan `baseline`; without one, they are the values of `grid`.
+        Costs are differences from the plan `baseline`. If it is None, they are the values of `grid`. If `unigram` is
+        given (the loss of a unigram model in nats/token), windows for which a plan has a higher loss are not compared.
         """
         row_of = {plan: row for row, plan in enumerate(grid.plans)}
         rows_by_curve: dict[Curve, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -102,10 +102,7 @@ class Strategies:
         return cls(parts, shares, rows, seed, resamples, ceiling)
 
     def windows(self, *curves: Curve, best: bool = False) -> tuple[int, ...]:
-        """Return the window sizes at which all `curves` cost at most `ceiling`, in ascending order.
-
-        With `best`, it is enough that one of them does.
-        """
+        """Return the window sizes for which all curves (if `best`, at least one) cost at most `ceiling`, ascending."""
         return tuple(size for size, is_compared in self.list_compared(*curves, best=best).items() if is_compared)
 
     def list_compared(self, *curves: Curve, best: bool = False) -> dict[int, bool]:
@@ -133,7 +130,10 @@ class Strategies:
     def row_by_halves(
         self, claim: str, metric: str, statistic: Callable[[Costs, Costs], Numbers], **settings: Any
     ) -> Score:
-        """Return a statistic selected on one half of the documents and computed on the other; both are resampled."""
+        """Return the row of a statistic that selects on one half of the documents and is computed on the other half.
+
+        Both halves are resampled.
+        """
         halves, resampled = self._halved
 
         def of_both(effects: Numbers) -> Numbers:
@@ -156,7 +156,7 @@ class Strategies:
         return replace(self, parts=first), replace(self, parts=second)
 
     def _orders(self, curve: Curve, size: int) -> float:
-        """Return the number of random orders, excluding the reversed one; infinite for more than three layers."""
+        """Return the number of random orders that are possible, or infinity for more than three layers."""
         family, strategy = curve
         orders = math.factorial(size) - (size in self.rows.get((family, "reverse"), {})) if size <= MAX_LISTED else 0
         return orders if strategy == "random" and len(self.rows[curve][size]) <= orders else math.inf
@@ -169,7 +169,7 @@ class Strategies:
     def _halved(self) -> tuple[tuple[Strategies, Strategies], Resampled]:
         first, second = self.split_halves()
         both = Resampled.from_parts((*first.parts, *second.parts), seed=self.seed, resamples=self.resamples)
-        # Windows of one document may be in both halves.
+        # Windows of one document can be in both halves.
         return (first, second), replace(both, documents=sum(part.documents for part in self.parts))
 
     def _costs(self, effects: Numbers) -> Costs:
@@ -187,9 +187,9 @@ class Strategies:
 
 
 def average_draws(draws: Numbers, chance: np.random.Generator, population: float = math.inf) -> Numbers:
-    """Average over draws `(resamples, ..., draws)`, and add the sampling error of k draws from N to each resample.
+    """Average over draws `(resamples, ..., draws)`, and add the sampling error of k draws out of N to each resample.
 
-    The error follows Student's t with k - 1 degrees of freedom; resampling a few draws would not reach its tails:
+    The error has Student's t distribution with k - 1 degrees of freedom, whose tails resampling few draws would miss:
 
         mean + sqrt(1 - k / N) sum_i g[i] (x[i] - mean) / sqrt(k c)        g normal, c chi-squared of k - 1
     """
@@ -203,7 +203,7 @@ def average_draws(draws: Numbers, chance: np.random.Generator, population: float
 
 
 def _split_strata(grid: Grid, baseline: Numbers) -> tuple[tuple[Part, ...], Numbers]:
-    """Return the costs `(plans, units)` in every stratum, and the share of the tokens in each stratum."""
+    """Return the costs `(plans, units)` in each stratum of documents, and its share of the tokens."""
     changes = grid.nll - baseline
     strata = Strata.from_lengths(unit_pieces(grid))
     owners = np.array([strata.of_task[task] for task, _, _ in grid.cells])

@@ -1,6 +1,6 @@
 """The tasks of a sweep: losses and effects, similarity of hidden states, zones, and continuations of prompts.
 
-Each task stores its results and computes only missing ones.
+Each task stores its results, and computes only those that are missing.
 """
 
 from __future__ import annotations
@@ -42,18 +42,19 @@ from layerwise.stack import Stack
 from layerwise.studies.sweep.contrasts import CONTRASTED, contrast_at_half_depth, contrast_order, contrast_painters
 
 MAX_STATES = 512
-"""Maximum number of steps of a plan whose states are compared, since all states are in memory at once."""
+"""Maximum number of steps of a plan whose states are compared. All of its states are in memory at the same time."""
 
 PLAN_NOTES = "plans"
-"""Subject of notes on plans that the model cannot run; they are printed under the table of plans."""
+"""Measure of notes on plans that the model cannot run. They are shown under the table of plans."""
 
 
 @dataclass(frozen=True)
 class LossesTask(Task[list[str]]):
-    """The losses of every plan on the text, and the effects and contrasts that follow from them.
+    """The losses of every plan on the text, and the effects and contrasts that are computed from them.
 
-    The result has a sentence for each plan whose losses are not finite. `runner` computes on a cluster, `pace` is the
-    measured number of seconds per token, and `compared` the number of plans whose hidden states are compared.
+    The result has a sentence for each plan whose losses are not finite. If `runner` is given, losses are computed on a
+    cluster. `pace` is the measured time per token in seconds. `compared` is the number of forward passes for comparing
+    hidden states.
     """
 
     stack: Stack
@@ -75,7 +76,7 @@ class LossesTask(Task[list[str]]):
         return remaining_passes(self.stack, self.text, due, self.plans, pace=self.pace)
 
     def execute(self, study: Study) -> list[str]:
-        """Compute missing losses, and effects if losses were added."""
+        """Compute the missing losses. If losses were added, compute the effects again."""
         run, reporter = study.run, study.reporter
         run.store.replace_notes(PLAN_NOTES, self.notes)
         run.store.add_plans(plan_records(self.members))
@@ -129,7 +130,7 @@ class LossesTask(Task[list[str]]):
 
 @dataclass(frozen=True)
 class SimilarityTask(Task[None]):
-    """Similarity of the hidden states of the original model, and the states and zones of some plans."""
+    """The similarity of hidden states in the original model, and the states and zones of some plans."""
 
     stack: Stack
     members: Sequence[Member]
@@ -168,7 +169,7 @@ class SimilarityTask(Task[None]):
 
 @dataclass(frozen=True)
 class ContinuationsTask(Task[None]):
-    """The continuations of each prompt under some plans."""
+    """The continuations of prompts that some plans generate."""
 
     stack: Stack
     members: Sequence[Member]
@@ -198,10 +199,10 @@ def store_losses(
     reporter: Reporter,
     runner: ShardRunner | None,
 ) -> tuple[CostMeter, list[str]]:
-    """Compute and store missing losses; return the cost, and a sentence if some plans have non-finite losses.
+    """Compute and store the missing losses. Return the cost, and sentences about plans with non-finite losses.
 
     Raises:
-        MeasureError: If the original model, the first plan, has non-finite losses.
+        MeasureError: If the first plan, which is the original model, has non-finite losses.
     """
     spent, count = CostMeter(), 1 if runner is None else runner.count
     finished = run.store.finished
@@ -230,10 +231,10 @@ def add_similarity(cost: CostEstimate, stack: Stack, compared: int, text: EvalDa
 
 
 def select_continued_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
-    """Return the plans to continue prompts under.
+    """Return the plans that continue prompts.
 
-    These are the identity plan, requested plans and windows, and the Painters' strategies near half the depth (of
-    random orders the first).
+    These are the identity plan, the plans and windows that were requested, and each of the Painters' strategies on a
+    window of about half the depth. Of random orders, only the first is used.
 
     >>> from layerwise.plan import families
     >>> [str(plan) for plan in select_continued_plans(families.painters(6), 6)]
@@ -255,9 +256,10 @@ def select_continued_plans(members: Sequence[Member], depth: int) -> tuple[Plan,
 
 
 def select_compared_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
-    """Return the plans to compare hidden states under, of at most `MAX_STATES` steps.
+    """Return the plans whose hidden states are compared.
 
-    These are the identity plan, requested plans, and skip and middle repeat of every window (Painters, figure 15).
+    These are the identity plan, the plans that were requested, and the strategies skip and middle repeat for every
+    window (Painters, figure 15), as far as they have at most `MAX_STATES` steps.
     """
     chosen = (
         member.plan
@@ -274,7 +276,7 @@ def _store_contrasts(run: Run, rows: Sequence[Score]) -> None:
 
 
 def _make_cost_rows(whole: CostEstimate, due: CostEstimate, spent: CostMeter, seconds: float) -> list[Score]:
-    """Return the sweep's estimated and actual cost as scores of measure `run`; a resumed sweep has no seconds."""
+    """Return the estimated and the actual cost as scores of measure `run`. A resumed sweep has no times."""
     figures: dict[str, float] = {
         "plans": whole.plans,
         "evaluations_naive": whole.naive,

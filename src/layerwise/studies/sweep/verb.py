@@ -156,7 +156,7 @@ def sweep(
         }
     )
     if batches is not None and (tasks or prompt):
-        raise MeasureError("tasks and prompt cannot be combined with batches. Pass a text, or remove them.")
+        raise MeasureError("tasks and prompt cannot be combined with batches. Remove them, or pass text instead.")
     from layerwise.measure.language.continuations import encode_prompt
     from layerwise.measure.language.evaluation_data import wrap_batches
     from layerwise.runner.opening import open_corpus, open_stack
@@ -270,11 +270,11 @@ def _check_options(minutes: object, tokens: object, text: object, batches: objec
     if text is not None and batches is not None:
         raise OptionError("text and batches both set the data. Pass one of them.")
     if metric is not None and batches is None:
-        raise OptionError("metric scores the rows of batches. Pass batches too.")
+        raise OptionError("metric requires batches, whose rows it scores. Pass batches too.")
 
 
 def _check_requirements(met: Mapping[str, bool]) -> None:
-    """Raise `OptionError` for the first option whose requirement is not met."""
+    """Raise `OptionError` for the first option whose required option is missing."""
     requirements = {
         "loops": f"{spell('families')} looped or {spell('window')}",
         "times": f"{spell('families')} repeat_blocks",
