@@ -1,4 +1,4 @@
-"""The context of a part of a diagnosis: the model, the text, the rows of earlier parts, and the run."""
+"""What a part of a diagnosis works with: the model, the text, the rows of earlier parts, and the run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from layerwise.runner.reporter import Reporter
 from layerwise.stack import Stack
 
 FINISHED = "part"
-"""Measure of rows that mark a part (their section) as complete."""
+"""Measure of rows that mark a part of the diagnosis as complete. Their `section` is the name of the part."""
 
 DONE = "done"
 
 TIMES = "run"
-"""Measure of rows about the run: times and the size of the model."""
+"""Measure of rows about the run itself, such as times and the size of the model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class PartSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PartContext(PartSettings):
-    """One part of a diagnosis in a run; `notes` list what was skipped."""
+    """One part of a diagnosis, and its run. `notes` tell what the part did not measure."""
 
     part: str
     run: Run
@@ -57,7 +57,7 @@ class PartContext(PartSettings):
         return [score for measure in measures for score in self.run.store.scores(measure)]
 
     def cache(self) -> ResultCache[Loss]:
-        """Return a cache of the losses in the run, which new ones are added to."""
+        """Return a cache of the losses in the run. New losses are added to the run."""
         return ResultCache(
             known=tuple(self.run.store.losses()),
             sink=self.run.store.add_losses,

@@ -1,9 +1,10 @@
-"""Contrasts of a diagnosis: layers changed together, random sets, scaling, and metrics compared with skipping.
+"""Contrasts of a diagnosis: changes of several layers, random sets of layers, scaling, and agreement with skipping.
 
-With J the cost of a set in nats/token and S the sum over its single layers:
-    error_accumulation   joint J, singles S, excess J - S, share 1 - S / J; share_of_noise for random errors
-    redundant_sets       joint J, spared (mean cost of random sets of that size) - J
-A redundant set is selected on one half of the text and measured on the other.
+Let J be the cost of changing a set of layers together, and S the sum of the costs of changing each of them alone, in
+nats/token. The claims and their metrics are:
+    error_accumulation   joint J, singles S, excess J - S, share 1 - S / J, and share_of_noise (for random errors)
+    redundant_sets       joint J, and spared (mean cost of random sets of the same size) - J
+A redundant set has the layers that cost least. It is selected on one half of the text and measured on the other half.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from layerwise.results.rows import Score
 
 ACCUMULATION, REDUNDANT = "error_accumulation", "redundant_sets"
 RANDOM_SETS = 20
-"""Number of random sets: another random set would lie within their range in 19 of 21 cases."""
+"""Number of random sets. A further random set would be within their range with a probability of 19/21."""
 
 MIN_DAMAGE = 1e-3
-"""Lower bound of the damage in a share, in nats/token."""
+"""Minimum of a cost by which another cost is divided, in nats/token."""
 
 MAX_SURVIVED = 0.2
-"""Cost in nats/token that the published model tolerates: a fifth more perplexity (scaling by 0.9, +19 %)."""
+"""Cost in nats/token that counts as tolerated: a fifth more perplexity, as in the paper (scaling by 0.9, +19 %)."""
 
 
 def contrast_sets(effects: PlanEffects, sets: Mapping[str, Sequence[int]]) -> list[Score]:
@@ -71,11 +72,13 @@ ADDITIVITY: Mapping[str, Statistic] = {
     "excess": lambda effects: np.asarray(take_first(effects) - _select_single_layers(effects)),
     "share": _compute_share,
 }
-"""Statistics of a set of layers; the first effect is that of the whole set, the others are those of its layers."""
+"""Statistics of effects of which the first is that of a set of layers, and the others are those of its layers."""
 
 
 def select_redundant_layers(ranking: Mapping[int, float], most: int) -> tuple[int, ...]:
-    """Select the layers with the smallest effects: as many as together stay below `MAX_SURVIVED`, from 2 to `most`.
+    """Select the layers with the smallest effects, as long as the sum of the effects is below `MAX_SURVIVED`.
+
+    At least 2 layers and at most `most` layers are selected.
 
     >>> select_redundant_layers({0: 3.0, 1: 0.05, 2: 0.06, 3: 0.07, 4: 0.5}, most=4)
     (1, 2, 3)
@@ -87,7 +90,7 @@ def select_redundant_layers(ranking: Mapping[int, float], most: int) -> tuple[in
 
 
 def draw_random_sets(depth: int, size: int, seed: int) -> list[tuple[int, ...]]:
-    """Draw `RANDOM_SETS` distinct sets of `size` layers, or return all sets if there are fewer.
+    """Draw `RANDOM_SETS` distinct sets of `size` layers, or return all sets if there are not as many.
 
     >>> draw_random_sets(3, 2, seed=0)
     [(0, 1), (0, 2), (1, 2)]
@@ -104,9 +107,10 @@ def draw_random_sets(depth: int, size: int, seed: int) -> list[tuple[int, ...]]:
 def contrast_redundant_sets(
     effects: PlanEffects, chosen: str, random: Sequence[str], ranking: Mapping[int, float], size: int
 ) -> list[Score]:
-    """Compare the plan that skips the `chosen` set of `size` layers with `random` sets; no rows if a loss is missing.
+    """Compare the plan `chosen`, which skips `size` selected layers, with the plans `random`, which skip random sets.
 
-    `ranking` is the effect of skipping by layer on the other half of the text.
+    `ranking` has the effect of skipping each layer, measured on the other half of the text. If a loss is missing, there
+    are no rows.
     """
     keys = [chosen, *random]
     part = effects.part(keys)
@@ -130,17 +134,18 @@ def contrast_redundant_sets(
 SCALING, JOINT = "scaling", "joint_manipulation"
 SCALE = "scale"
 SMALL = 0.1
-"""Relative change of the weights that scaling by 0.9 makes."""
+"""Relative change of the weights by scaling them by 0.9."""
 
 _KEY = re.compile(r"(\d+)=(scale|noise|low_rank|interpolate|copy|predict):([0-9.]+)")
 _JOINT_KEY = re.compile(r"joint=(\w+):([0-9.]+)")
 
 
 def contrast_scaling(effects: PlanEffects) -> list[Score]:
-    """Compare the cost of strategy s at size x in layer l with that of scaling by 0.9, with simultaneous intervals.
+    """Compare the cost of each strategy s with that of scaling by 0.9. The intervals are simultaneous.
 
-    equal    median_l (cost[s, 0.1, l] - cost[scale, 0.1, l])
-    unequal  median_l (cost[s, largest, l] - cost[scale, 0.1, l]), the published comparison
+    The cost in layer l depends on the relative size of the change. The rows are medians over layers:
+        equal    median_l (cost[s, 0.1, l] - cost[scale, 0.1, l])
+        unequal  median_l (cost[s, largest, l] - cost[scale, 0.1, l]), the published comparison
     """
     matches = {key: match for key in effects.keys if (match := _KEY.fullmatch(key))}
     part = effects.part(list(matches))
@@ -162,7 +167,10 @@ def contrast_scaling(effects: PlanEffects) -> list[Score]:
 
 
 def contrast_joint_changes(effects: PlanEffects, ranking: Mapping[int, float], layers: Sequence[int]) -> list[Score]:
-    """Return the rows of `layers`, selected by `ranking`, changed together; none without scaling."""
+    """Compare changing several layers together with changing each of them alone, for each strategy and size.
+
+    The layers were selected by `ranking`, which has the effect of skipping each layer.
+    """
     sizes: dict[str, set[float]] = {}
     for key in effects.keys:
         if match := _JOINT_KEY.fullmatch(key):

@@ -1,4 +1,4 @@
-"""The questions of "Anatomical Heterogeneity" that a diagnosis answers, each from the rows of a run."""
+"""The questions about "Anatomical Heterogeneity" that a diagnosis answers from the rows of a run."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ PAPER = Paper("Anatomical Heterogeneity in Transformer Language Models", "arXiv 
 
 MIN_R2, NEAR_R2, MIN_LAG, MIN_STRATEGY_NATS, MIN_RECOVERY_CORRELATION = 0.5, 0.1, 0.1, 0.01, 0.5
 PUBLISHED_GAIN = 0.006
-"""0.6 % of perplexity, in nats/token."""
+"""The published gain by skipping a layer, in nats/token: 0.6 % of the perplexity."""
 
 LAG_METRICS = ("oscillating", "smooth", "no_lag_structure", "inconclusive")
 HELD_OUT = ("heldout_rows_r2", "heldout_layers_r2")
 SHARED_LAYERS = 3**0.5
-"""Every layer is in three fits, so as little as a third of the positions may be independent."""
+"""Factor by which intervals are widened. Every layer is in three fits, so only a third of them may be independent."""
 
 DECISIVE_LAYERS = 38
-"""Damaged layers for which the interval of a rank correlation is short enough to decide."""
+"""Number of damaged layers with which the interval of a rank correlation is narrow enough for a verdict."""
 
 PUBLISHED_DAMAGE, EQUAL_DAMAGE = ("noise_50", "layer"), ("equal_damage", "layer")
 
@@ -98,7 +98,7 @@ SCALING = Question(
 
 
 def judge_weights_predictable(data: ReportData) -> Finding | None:
-    """Compare held-out R² with 0.5, with its nulls and with the in-sample R²."""
+    """Compare the held-out R² with 0.5, with its baselines, and with the in-sample R²."""
     rows = data.rows.where(measure=vocab.PREDICTABILITY, layer=None, condition=None)
     whole = rows.where(part=None)
     held = {metric: each for metric in HELD_OUT if (each := _read_over_layers(whole, metric)) is not None}
@@ -158,7 +158,7 @@ def judge_weights_oscillate(data: ReportData) -> Finding | None:
 
 
 def judge_core_layers(data: ReportData) -> Finding | None:
-    """Compare the effect of skipping layers near the published core with twice that of the others."""
+    """Compare the effect of skipping layers near the published core with twice that of the other layers."""
     rows = data.rows.where(measure=vocab.CONTRAST, claim="core", layer=PRESENT)
     ranges = {
         f"{row.layer}–{row.to_layer}": (row, estimate)
@@ -199,7 +199,7 @@ def judge_core_layers(data: ReportData) -> Finding | None:
 
 
 def judge_anti_layers(data: ReportData) -> Finding | None:
-    """Check whether skipping some layer lowers the loss on held-out text."""
+    """Check whether there is a layer whose skipping lowers the loss on held-out text."""
     verdicts = read_layer_verdicts(data.rows)
     bounds = {layer: each for layer, row in verdicts.items() if (each := Estimate.read_bounded(row)) is not None}
     if not verdicts or len(bounds) < len(verdicts):
@@ -224,7 +224,7 @@ def judge_anti_layers(data: ReportData) -> Finding | None:
 
 
 def judge_recovery_follows_importance(data: ReportData) -> Finding | None:
-    """Correlate recovery with the effect of skipping: as published, and after damage of equal size."""
+    """Correlate recovery with the effect of skipping, both after the published damage and after equal damage."""
     rows = data.rows.where(measure=vocab.RECOVERY, layer=None, against=None)
     treatments = sorted(
         {(str(row.condition), str(row.variant)) for row in rows.where(metric="layers")} - {EQUAL_DAMAGE}
@@ -258,7 +258,7 @@ def _select_treatment(rows: Rows, treatment: tuple[str, str]) -> Rows:
 
 
 def judge_only_scaling_survives(data: ReportData) -> Finding | None:
-    """Compare each way to change weights with scaling, at equal relative size and at its largest size."""
+    """Compare every other change of the weights with scaling, at the same relative size and at its largest size."""
     rows = data.rows.where(measure=vocab.CONTRAST, claim="scaling")
     equal, unequal = (
         {label(name): Estimate.read(row) for name, row in sorted(rows.where(metric=size).along("condition").items())}

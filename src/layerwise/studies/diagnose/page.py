@@ -1,4 +1,4 @@
-"""The page of a diagnosis: every measure by layer, with its nulls."""
+"""The page of a diagnosis: every measure by layer, with its null baselines."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ RACED = {
 
 
 def list_silenced(data: ReportData) -> Iterator[Score]:
-    """Yield the effects of silencing a whole layer, its attention or its MLP, and the null of skipping.
+    """Yield the effects of silencing a layer, its attention or its MLP, and the null distribution for skipping.
 
-    A layer is silenced by skipping it or by its mean output. The null of skipping is no effect.
+    Silencing means that a layer is skipped, or that its output is replaced by the mean output.
     """
     rows = data.rows.where(measure=vocab.ABLATION, metric=tuple(SILENCED))
     for part, words in SILENCED_PARTS.items():
@@ -72,7 +72,7 @@ def list_replaced(data: ReportData) -> Iterator[Score]:
 def list_interventions(data: ReportData) -> Iterator[Score]:
     rows = data.rows.where(measure=vocab.ABLATION, task=vocab.ALL, against=None, layer=PRESENT)
     for part in (None, "attn", "mlp"):
-        # The cost of skipping a whole layer is in the first table.
+        # The cost of skipping a layer is in the first table.
         for row in (row for row in rows.where(part=part) if part or row.metric != vocab.SKIPPING):
             words = INTERVENTIONS.get(row.metric, label(row.metric))
             yield replace(row, part=None, condition=words if part is None else f"{words}, {HALVES[part]}")
@@ -97,7 +97,7 @@ def _list_tiles(data: ReportData) -> Iterator[tuple[str, str]]:
 
 
 def _list_unfinished(data: ReportData) -> str | None:
-    """List the parts of the run that are not complete."""
+    """Return a banner that lists the parts of the diagnosis that are incomplete, or None."""
     families = data.manifest.get("families")
     names = [str(name) for name in families] if isinstance(families, list | tuple) else []
     complete = set(data.rows.where(measure="part").axis("section"))

@@ -1,4 +1,4 @@
-"""Changes of layers in a diagnosis: damage and recovery, weight changes, gates, and proxies."""
+"""Page sections of a diagnosis about changes of layers: recovery from damage, weight changes, gates, and proxies."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ RECOVERED = {
         "censored_original",
     ),
 }
-"""Title and format of each metric of recovery, and the metric that marks incomplete recoveries."""
+"""Title and format of each metric of recovery, and the metric that tells whether layers did not fully recover."""
 GATES = {None: "Gate of the whole layer", "attn": "Gate of the attention", "mlp": "Gate of the MLP"}
 CENSORED = "censored"
 SKIPPED = DIFFERENCE.replace(axis="Δ NLL of skipping", reference=None)
 
 
 def list_treated(data: ReportData) -> Iterator[Score]:
-    """Yield the rows of a recovery with the damage in words, starting with the published one; mark censored rows."""
+    """Yield the rows about recovery, with the damage in words as `condition`. The published damage comes first.
+
+    Rows of layers that did not fully recover have the `kind` `CENSORED`.
+    """
     rows = data.rows.where(measure=vocab.RECOVERY, seed=None)
     order = list(DAMAGES)
     treatments = dict.fromkeys((row.condition, row.variant) for row in rows if row.layer is not None)
@@ -121,7 +124,7 @@ RECOVERY_SECTION = Section(
 
 
 def list_typical(data: ReportData) -> Iterator[Score]:
-    """Yield the median over layers by strategy and size, with the range of the middle half, and the null."""
+    """Yield the median over layers for each strategy and size, with the range of the middle half, and the baseline."""
     rows = data.rows.where(measure=vocab.MANIPULATION, part=None, layer=PRESENT)
     strategies = [name for name in rows.axis("condition") if name != vocab.GATE]
     for name in strategies:

@@ -1,4 +1,4 @@
-"""The main table of a diagnosis (a row per layer, a column per metric), its summary, and the next steps."""
+"""The main table of a diagnosis (with a row per layer and a column per metric), its summary, and the next steps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ VERDICT_NAMES = {
     "inconclusive": "inconclusive",
 }
 VERDICT_SLOTS = {"matters": 2, "harmful": 1, "inconclusive": 4, "no_effect": 8, vocab.SKIPPING: 0}
-"""Color slots of verdicts, equal to those of the badges."""
+"""Color indices of verdicts. They give the colors of the badges."""
 
 NULL_LINE = "null"
 SKIP = SKIP_EFFECT.title
@@ -52,7 +52,7 @@ def list_layer_effects(data: ReportData) -> dict[int, Score]:
 
 
 def describe_verdict(row: Score, margin: float | None = None) -> str:
-    """Describe a verdict with its minimum detectable effect.
+    """Describe the verdict on a layer, with the minimum detectable effect.
 
     >>> describe_verdict(Score("verdict", "no_effect", 0.001, layer=3, mde=0.008))
     'no effect above 0.00800 nats/token'
@@ -69,7 +69,10 @@ def describe_verdict(row: Score, margin: float | None = None) -> str:
 
 
 def make_layer_table(data: ReportData) -> Iterator[Score]:
-    """Yield the cells of the table: `condition` is the row, `metric` the column, `variant` the verdict in words."""
+    """Yield the cells of the main table, with the row as `condition`, and the column as `metric`.
+
+    The cells of the first column have the verdict in words as `variant`.
+    """
     margin = _read_margin(data)
     for layer, row in list_layer_effects(data).items():
         yield replace(row, metric=SKIP, condition=str(layer), variant=describe_verdict(row, margin))
@@ -142,7 +145,7 @@ def describe_margin(data: ReportData) -> Iterator[str]:
 
 
 def list_next_steps(data: ReportData) -> Iterator[str]:
-    """Suggest a plan without the layers shown not to matter, or more text."""
+    """Suggest a plan that skips the layers without effect, or suggest to use more text."""
     verdicts = read_layer_verdicts(data.rows)
     useless = [layer for layer, row in verdicts.items() if row.metric in ("no_effect", "harmful")]
     model = data.manifest.get("model") or "MODEL"
@@ -158,10 +161,10 @@ def list_next_steps(data: ReportData) -> Iterator[str]:
 
 
 def recommend_proxy(data: ReportData) -> Iterator[str]:
-    """List the proxies that rank layers as skipping does, best first.
+    """Yield sentences about the proxies that rank layers as skipping does, starting with the best one.
 
-    The interval of the rank correlation must exclude zero, and the correlation must beat random rankings (p-values
-    corrected over the proxies, Holm).
+    The interval of the rank correlation of such a proxy must exclude zero. It must also be better than random rankings;
+    these p-values are corrected over the proxies (Holm).
     """
     rows = data.rows.where(measure=vocab.AGREEMENT, against=None)
     names = [score.name for score in LAYER_SCORES if score.is_proxy]

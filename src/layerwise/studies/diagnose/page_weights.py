@@ -1,4 +1,4 @@
-"""Page sections of a diagnosis about weights: their differences between layers, and predicting them."""
+"""Page sections of a diagnosis about weights: differences between layers, and predictions from neighboring layers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ LAG_STRUCTURE = {
 }
 HELD_OUT = {"heldout_rows_r2": "held-out rows", "heldout_layers_r2": "held-out layers"}
 FLOOR = -1.0
-"""R² has no lower bound; lower values are drawn here."""
+"""Lower values of R² are drawn at this value, because R² has no lower bound."""
 MIN_DAMAGE = 0.05
-"""Minimum damage in nats/token for which a share is shown."""
+"""Shares of a damage are shown only if the damage is at least this large (nats/token)."""
 ALL_LAYERS, IN_SAMPLE = "layers", "in sample"
 SLOTS = {ALL_LAYERS: 0, **dict.fromkeys(HELD_OUT.values(), 0), IN_SAMPLE: 1}
 NULL_SLOT = 5
@@ -55,12 +55,12 @@ def _name_nulls(rows: Iterable[Score]) -> Iterator[Score]:
 
 
 def _list_slots(names: Iterable[str]) -> dict[str, int]:
-    """Color what was measured, and draw every null in gray."""
+    """Return color indices that are gray for null baselines."""
     return {name: SLOTS.get(name, NULL_SLOT) for name in names}
 
 
 def draw_lag_structure(data: ReportData) -> Iterator[str]:
-    """Describe the correlation at lag 1 over all tensor types, relative to random orders."""
+    """Describe the correlation at lag 1 over all tensor types, compared with that in random orders of layers."""
     for kind, words in LAG_STRUCTURE.items():
         row = data.rows.one(measure=vocab.DELTAS, metric=kind, part=None)
         if row is not None:
@@ -70,7 +70,7 @@ def draw_lag_structure(data: ReportData) -> Iterator[str]:
 
 
 def list_explained(data: ReportData) -> Iterator[Score]:
-    """Yield R² by tensor type, in sample and held out, with its nulls; `condition` is what was held out."""
+    """Yield R² for each tensor type, in sample and held out, with its baselines. `condition` is what was held out."""
     rows = Rows(list_by_type(vocab.PREDICTABILITY, "in_sample_r2", *HELD_OUT)(data)).where(layer=None)
     in_sample = rows.where(metric="in_sample_r2")
     for metric, words in HELD_OUT.items():
@@ -91,7 +91,10 @@ def _format_share(rows: Rows) -> str:
 
 
 def list_joint_costs(claim: str, rows: Mapping[str, str], words: Callable[[object], str]) -> Pivot:
-    """Compare changing several layers together with changing each alone; the last of `rows` is the size."""
+    """Return a table that compares changing several layers together with changing each of them alone.
+
+    The last of the columns `rows` is the size of the change.
+    """
     *_, size = rows.values()
     return Pivot(
         rows=rows,

@@ -18,10 +18,10 @@ PARTS = (
     "redundancy",
     "probing",
 )
-"""Parts in execution order; later ones read earlier ones."""
+"""All parts, in the order in which they run. Later parts read the rows of earlier ones."""
 
 DEFAULT_PARTS = tuple(name for name in PARTS if name != "probing")
-"""All parts but probing, which uses generated sentences."""
+"""All parts except probing, which needs generated sentences."""
 
 WITHIN_MINUTES = (
     tuple(name for name in DEFAULT_PARTS if name != "recovery"),
@@ -29,23 +29,23 @@ WITHIN_MINUTES = (
     ("proxies", "racing"),
     ("racing",),
 )
-"""Replacements for the default parts if there is not enough time; the first that fits is used."""
+"""Smaller sets of parts. If there is not enough time for the default parts, the first set that fits is used."""
 
 WITHOUT_TEXT = ("deltas", "ablation", "racing")
-"""Parts that can run on batches instead of a text."""
+"""Parts that can run on batches instead of text."""
 
 DESCRIPTIVE = frozenset({"deltas", "probing"})
-"""Parts that work on any amount of text."""
+"""Parts that do not require a minimum amount of text."""
 
 CURVE_PARTS = frozenset({"predictability", "manipulation", "redundancy"})
-"""Parts that measure many sizes or sets of layers, on less text."""
+"""Parts that measure many sizes or sets of layers, and therefore use less text."""
 
 RECOVERY_STEPS = 16
 CURVE_TOKENS = 1_000
 
 
 def sort_parts(parts: Sequence[str]) -> tuple[str, ...]:
-    """Return the parts in execution order.
+    """Return the parts in the order in which they run.
 
     >>> sort_parts(("redundancy", "ablation", "proxies"))
     ('proxies', 'ablation', 'redundancy')

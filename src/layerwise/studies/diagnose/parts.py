@@ -32,7 +32,7 @@ from layerwise.studies.diagnose.context import PartContext
 RECOVERY_RUNS = "recovery_run"
 
 MAX_EVALUATIONS = 20
-"""Maximum number of evaluations of a recovering model."""
+"""Maximum number of evaluations of a model while it recovers."""
 
 
 def _describe_shortage(context: PartContext, text: EvalData, parts: int = 1) -> None:
@@ -105,7 +105,7 @@ def _run_manipulation(context: PartContext) -> None:
     _describe_shortage(context, text)
     context.store("manipulation", perturbation_curves(stack, text, seed=seed, cache=context.cache()))
     context.store_contrast(contrasts.SCALING, contrasts.contrast_scaling(_compute_effects(context)))
-    # Curves are measured on the short text, so the layers are selected on the rest if there is any.
+    # Curves are measured on the short text, so layers are selected on the rest of the text, if there is any.
     ranking = _read_skip_effects(context, context.text, without=text.cells)
     layers = contrasts.select_redundant_layers(ranking, max(2, stack.depth - 2))
     joint_losses(stack, text, layers, seed=seed, cache=context.cache())
@@ -165,7 +165,7 @@ def _read_skip_effects(context: PartContext, text: EvalData, without: Collection
     rest = [row for row in losses if (row.task, row.document, row.window) not in without]
     part = pair_effects(rest, context.baseline, subjects) or pair_effects(losses, context.baseline, subjects)
     if part is None:
-        raise MeasureError("A set of layers requires finite effects of skipping, and some are not finite.")
+        raise MeasureError("No set of layers can be selected, because some effects of skipping are not finite.")
     return dict(zip(keys, part.effects.tolist(), strict=True))
 
 
@@ -192,4 +192,4 @@ MEASURES: dict[str, Callable[[PartContext], None]] = {
     "redundancy": _run_redundancy,
     "probing": _run_probing,
 }
-"""The function of each part."""
+"""The function that measures each part."""

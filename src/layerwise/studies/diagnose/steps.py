@@ -1,7 +1,7 @@
-"""The steps of a diagnosis: one model, one text, and a resumable task for each part.
+"""The steps of a diagnosis: one model, one text, and a task for each part, which can be resumed.
 
-A part that does not apply to the model leaves a note, and the others continue. Remaining work is counted in
-full forward passes (a fine-tuning step as three), without parts that only compare weights.
+If a part cannot be measured on the model, it stores a note, and the other parts continue. Remaining work is counted in
+forward passes of the model. A fine-tuning step counts as three, and parts that only compare weights do not count.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ QUESTION = (
     "no effect. Losses are in nats/token: 0.69 more halves the probability of the right token"
 )
 INTERVENTIONS = 4
-"""Interventions on a whole layer: skip, mean output, copy of a neighbor, random weights."""
+"""Number of interventions on a layer: skipping, mean output, copy of a neighbor, and random weights."""
 
 RECOVERY_SEEDS = 3
 BACKWARD_PASSES, PROXY_PASSES = 3, 2
 
 
 def list_smaller_parts(parts: tuple[str, ...], *, has_recovery: bool, has_curves: bool) -> Iterator[tuple[str, ...]]:
-    """Yield smaller sets of parts that take less time than the default ones and still use the given options."""
+    """Yield sets of parts that take less time than the default parts, and that use the options that were given."""
     for smaller in WITHIN_MINUTES if parts == DEFAULT_PARTS else ():
         if (not has_recovery or RECOVERY in smaller) and (not has_curves or CURVE_PARTS & set(smaller)):
             yield smaller
@@ -75,7 +75,7 @@ def choose_text_of_parts(
     corpus: Corpus,
     batch_tokens: int | None,
 ) -> ChosenText:
-    """Return as much text as the time budget allows, for the first of the candidate sets of parts that fits it."""
+    """Choose the first candidate set of parts that fits the time budget, and as much text as the budget allows."""
 
     def count(parts: tuple[str, ...], data: EvalData) -> CostEstimate:
         return count_passes(settle(parts=parts, text=data))
@@ -90,10 +90,10 @@ def choose_text_of_parts(
 def describe_run(
     settings: PartSettings, batch_tokens: int | None, *, all_layers: bool, recovery_layers: Sequence[int]
 ) -> Manifest:
-    """Return the manifest; its families are the settings that rows depend on.
+    """Return the manifest of a diagnosis. Its `families` are the settings on which rows depend.
 
     Raises:
-        MeasureError: If the text is too short to conclude anything from.
+        MeasureError: If the text is too short for any conclusion.
     """
     if not DESCRIPTIVE.issuperset(settings.parts):
         refuse_too_little(settings.text)
@@ -145,7 +145,7 @@ def _count_part(part: str, settings: PartSettings) -> CostEstimate:
 
 
 def _count_variants(part: str, settings: PartSettings, depth: int, tokens: int) -> tuple[int, int]:
-    """Return the number of variants of the model that a part runs, and of scored tokens for each."""
+    """Return the number of variants of the model that a part runs, and the number of tokens scored by each variant."""
     short = min(tokens, settings.curve_tokens)
     counts = {
         "predictability": (2 * (depth - 2 + len(joint_sets(depth)) + len(neighbor_sets(depth))), short),
@@ -172,7 +172,7 @@ def has_no_measurement(run: Run) -> bool:
 
 @dataclass(frozen=True)
 class PartTask(Task[None]):
-    """One part of a diagnosis; any error but a `RunError` becomes a note."""
+    """The task of one part of a diagnosis. Errors other than `RunError` become notes."""
 
     part: str
     settings: PartSettings
@@ -185,7 +185,7 @@ class PartTask(Task[None]):
         return remaining_passes(self.settings.stack, self.settings.text, due, pace=self.pace)
 
     def execute(self, study: Study) -> None:
-        """Measure the part if it is not finished, and compare the metrics so far."""
+        """Measure the part if it is not finished, and update the comparison of all metrics with skipping."""
         if self.part in find_finished(study.run):
             return
         context = PartContext(part=self.part, run=study.run, reporter=study.reporter, **vars(self.settings))

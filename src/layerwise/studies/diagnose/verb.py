@@ -125,13 +125,13 @@ def diagnose(
     """
     if isinstance(model, str) and is_run(model):
         raise RunError(
-            f"model must be a model, got the run directory {model}. `layerwise report {model}` shows its results, and "
+            f"model must be a model, got the run directory {model}. `layerwise report {model}` shows the results, and "
             f"`layerwise train schedule {model} --output FILE` writes a growth schedule from it."
         )
     _refuse_text(text, minutes, tokens, batches, metric)
     has_recovery = all_layers or bool(recovery_layers) or recovery_steps != RECOVERY_STEPS
     if all_layers and recovery_layers:
-        raise OptionError(f"{spell('all_layers')} excludes {spell('recovery_layers')}. Pass one of them.")
+        raise OptionError(f"{spell('all_layers')} and {spell('recovery_layers')} cannot be combined. Pass one of them.")
     chosen_parts = sort_parts(WITHOUT_TEXT if batches is not None and tuple(parts) == DEFAULT_PARTS else parts)
     if has_recovery and "recovery" not in chosen_parts:
         raise OptionError(f"The options for recovery require {spell('parts')} recovery.")
@@ -205,4 +205,4 @@ def _refuse_text(text: object, minutes: object, tokens: object, batches: object,
     if text is not None and batches is not None:
         raise OptionError("text and batches both set the data. Pass one of them.")
     if metric is not None and batches is None:
-        raise OptionError("metric requires batches: it scores their rows. Pass batches too.")
+        raise OptionError("metric requires batches, whose rows it scores. Pass batches too.")

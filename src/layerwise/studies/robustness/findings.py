@@ -1,4 +1,4 @@
-"""The questions of LayerShuffle, each answered from the rows of trained models that were compared."""
+"""The questions about LayerShuffle that a robustness run answers from the rows of trained models."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def _locate(estimates: Mapping[str, Estimate], margin: float) -> set[Position]:
 
 
 def _explain_chance(data: ReportData) -> str:
-    """Return which variant at chance cannot test a finding; empty if all have learned."""
+    """Return a sentence if a variant is at chance, so that nothing can be tested with it; otherwise, nothing."""
     in_order = Estimate.read_bounded(read_contrasts(data, "collapse").get("in_order"))
     if in_order is None or not in_order.is_above(ABOVE_CHANCE):
         return NOT_LEARNED.format("The baseline in order")
@@ -235,7 +235,10 @@ def _explain_chance(data: ReportData) -> str:
 
 
 def _decide(unfinished: Collection[str], *cases: tuple[bool, Verdict, str]) -> tuple[Verdict, str]:
-    """Return the verdict and the answer of the first case that holds; unfinished training runs cannot contradict."""
+    """Return the verdict and the answer of the first case that holds.
+
+    If training runs are unfinished, the verdict is not `contradicted` but `inconclusive`.
+    """
     verdict, answer = next((verdict, answer) for holds, verdict, answer in cases if holds)
     if verdict is CONTRADICTED and unfinished:
         names = join_words(list(unfinished))

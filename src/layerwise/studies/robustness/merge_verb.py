@@ -1,4 +1,4 @@
-"""`layerwise robustness merge`: merge trained models layer by layer and compare them with their members."""
+"""`layerwise robustness merge`: merge trained models layer by layer, and compare the results with the models."""
 
 from __future__ import annotations
 

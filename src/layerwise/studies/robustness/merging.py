@@ -1,13 +1,14 @@
-"""Compare merged models with their members and with an ensemble of the members.
+"""Compare merged models with their members (the original models) and with an ensemble of the members.
 
-    members      the models themselves: their mean, and the one with the best validation result
-    merged       each layer from a randomly drawn model (see `assignments`): at its own depth in order, or at any depth
-    node         the layers of a failed node skipped, or taken from the next model (Freiberger et al. 2024, section 1)
-    ensemble     the mean of the logits of all members, at K times the cost
+    members      the original models: their mean, and the model with the best validation result
+    merged       models in which each layer is from a randomly drawn member (see `assignments`)
+    node         members in which the layers of a failed node are skipped, or replaced by those of the next member
+    ensemble     the mean of the logits of all members, which costs as much as running all of them
 
-Results are on the test split, in order and under orders drawn for every model and batch. Embedding, norm and head of a
-merged model are those of the first member. Layers of two models fit together if both were refined from one base model
-(section 4.4), which the training record names.
+Layers of a merged model are at the depth at which they were trained, or at random depths. Results are on the test
+split, in order and in random orders, which are drawn for every model and batch. The embedding, norm and head of a
+merged model are those of the first member. Layers of two models fit together if both were trained from the same base
+model, which the training record names (Freiberger et al. 2024, sections 1 and 4.4).
 """
 
 from __future__ import annotations
@@ -64,10 +65,10 @@ from layerwise.stack.inputs import accepted, evaluating, main_tensor
 from layerwise.train.load_trained import open_trained
 
 KINDS = {vocab.SEQUENTIAL: "own-depth", vocab.RANDOM_ORDER: "random"}
-"""The two kinds of merged models: with layers at their own depth, in order, and with layers at any depth."""
+"""The types of merged models: with each layer at the depth at which it was trained, or at a random depth."""
 
 MIN_BATCHES = 16
-"""Minimum number of batches if every batch draws an order."""
+"""Minimum number of batches if a random order is drawn for every batch."""
 
 Progress = Callable[[int, int], None]
 
@@ -86,12 +87,12 @@ def compare_models(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[Score]:
-    """Return rows of measures `merging` and `merges` for models of one training variant, and their contrasts.
+    """Return rows of the measures `merging` and `merges` for models of one training variant, and their contrasts.
 
-    With `draws=0`, no models are merged.
+    If `draws` is 0, models are evaluated but not merged.
     """
     if len(stacks) < 2:
-        raise ModelError(f"Merging requires at least two models; {variant} has {len(stacks)}.")
+        raise ModelError(f"Merging requires at least two models of a variant, got {len(stacks)} of {variant}.")
     rows: list[Score] = []
     members: dict[str, list[Predictions]] = {}
     done, parts = 0, 2 * len(ORDERS) + (2 * draws + len(ORDERS) if draws else 0)
@@ -139,7 +140,7 @@ def evaluate_members(
     order: str,
     seed: int,
 ) -> MemberOutcomes:
-    """Evaluate every model, under its own orders, and the ensemble of all models."""
+    """Evaluate every model in separately drawn orders, and the ensemble of all models."""
     members: dict[str, list[Predictions]] = {name: [] for name in stacks}
     together = []
     size = BATCH if order == ORDERS[0] else _batch_size(examples)
@@ -189,7 +190,7 @@ def _best_member_rows(variant: str, order: str, outcomes: MemberOutcomes, chosen
 
 
 MAX_NODES = 4
-"""Number of nodes, unless there are fewer layers."""
+"""Number of nodes that share the layers. If there are fewer layers, each has a node."""
 
 ORDERS = (vocab.SEQUENTIAL, vocab.RANDOM_ORDER)
 
@@ -197,9 +198,10 @@ ORDERS = (vocab.SEQUENTIAL, vocab.RANDOM_ORDER)
 def replace_nodes(
     variant: str, merged: Stack, models: Sequence[str], splits: Splits, seed: int, step: Callable[[], None]
 ) -> Iterator[Score]:
-    """Yield the rows of one variant with every node of every model lost once; `merged` runs layers of all `models`.
+    """Yield the rows of a variant in which every node of every model fails once.
 
-    Each model counts with its mean over nodes, and intervals are over models. `step` is called after every order.
+    `merged` is a stack with the layers of all `models`. Results are averaged over the nodes of a model, and intervals
+    are over models. `step` is called after every layer order, to report progress.
     """
     for order in ORDERS:
         outcomes: dict[str, list[Predictions]] = {vocab.NODE_FAILED: [], vocab.NODE_REPLACED: []}
@@ -234,7 +236,7 @@ def _average(outcomes: Sequence[Predictions]) -> Predictions:
 
 
 def list_replacements(models: Sequence[str], depth: int, order: str, seed: int) -> Iterator[tuple[Plan, Plan]]:
-    """Yield, for every node of every model, the plan without it and the plan with the next model's layers instead.
+    """For each node of each model, yield a plan that skips its layers and a plan with the next model's layers instead.
 
     >>> for lost, replaced in list_replacements(["a", "b"], depth=2, order="sequential", seed=0):
     ...     print(f"{lost} | {replaced}")
@@ -279,7 +281,10 @@ def compare_variants(
     draws: int,
     seed: int,
 ) -> list[str]:
-    """Evaluate members, merged models and ensemble of every variant with two models; return notes on omissions."""
+    """Compare merged models with their members for every variant that has at least two models, and store the rows.
+
+    Return notes on what was not measured.
+    """
     rows: list[Score] = []
     notes = [
         f"{variant} has one model, so nothing was merged" for variant, models in variants.items() if len(models) < 2
@@ -324,7 +329,7 @@ def read_shared_splits(
     seed: int,
     corpus: Corpus | None,
 ) -> Splits:
-    """Read the splits that all models were trained on."""
+    """Read the splits on which all models were trained, or raise an error if they were trained on other splits."""
     recorded = first.record.data_name if first.record is not None else None
     if data.images is None and data.text is None and corpus is None and recorded == DIGITS:
         data = replace(data, images=DIGITS)

@@ -1,12 +1,14 @@
-"""Compute the cost of node failures, compared with skipping as many layers one by one and at random.
+"""Compute what failed nodes cost, and compare it with two baselines and with another layout.
 
-By variant, number of nodes, layout, failed nodes, and order. With a(c) the accuracy under condition c on the same
-examples and orders:
+The baselines are skipping the layers of the nodes one at a time (`single`), and skipping as many random layers
+(`scattered`). For each variant, number of nodes, layout, number of failed nodes and order, the metrics are:
 
-    accuracy_lost          a(all layers) - a(without the nodes); against `single` and `scattered` the cost of the layers
-                           one by one, and of as many random layers
-    accuracy_lost_above    accuracy_lost minus that of `single`, `scattered`, or (round robin) `blocks`
-    accuracy_lost_worst    the most costly single node, without interval; `nll_added...` likewise
+    accuracy_lost          accuracy with all layers minus accuracy without the failed nodes, on the same examples and
+                           orders; rows with `against` have the cost of that baseline
+    accuracy_lost_above    accuracy_lost minus the cost of a baseline, or of `blocks` for the layout round robin
+    accuracy_lost_worst    accuracy_lost of the single node that costs most, without an interval
+
+`nll_added`, `nll_added_above` and `nll_added_worst` are the same for the loss.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ from layerwise.results.rows import Score
 from layerwise.results.vocabulary import BLOCKS, NODES, RANDOM_ORDER, SCATTERED, SEQUENTIAL, SINGLE
 
 METRICS = {"accuracy_lost": ("hits", 1.0), "nll_added": ("nll", -1.0)}
-"""Field of an outcome, and the sign that turns it into a loss."""
+"""Field of an outcome for each metric, and the factor that makes a cost of its decrease."""
 
 PairedCosts = list[Numbers]
-"""Cost per example for every seed; NaN if a condition does not count the example."""
+"""Cost of every example for each seed. It is NaN if the example is not scored under a condition."""
 
 
 def node_loss_rows(variants: Mapping[str, Mapping[int, Survey]], batch: int) -> list[Score]:
-    """Return the rows of measure `nodes`; `batch` is the number of examples per plan."""
+    """Return the rows of measure `nodes`. `batch` is the number of examples that share a random order."""
     rows: list[Score] = []
     for variant, by_seed in variants.items():
         surveys = list(by_seed.values())
@@ -91,7 +93,7 @@ def _rows(variant: str, surveys: Sequence[Survey], count: int, lost: int, order:
 def _costs(
     surveys: Sequence[Survey], tasks: Sequence[str], order: str, metric: str, factor: float = 1.0
 ) -> PairedCosts | None:
-    """Return `factor` times the summed cost of the tasks in every survey, or None if a task is missing."""
+    """Return `factor` times the sum of the costs of some conditions, for every survey; None if one is missing."""
     costs = []
     for survey in surveys:
         each = [cost for task in tasks if (cost := _cost(survey, task, order, metric)) is not None]

@@ -1,4 +1,4 @@
-"""Page of robustness: a matrix of variants and conditions, then a section for each kind of change."""
+"""The page of a robustness run: a matrix of variants and conditions, then a section for each type of change."""
 
 from __future__ import annotations
 

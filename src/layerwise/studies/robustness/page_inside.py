@@ -1,4 +1,4 @@
-"""Page of robustness, continued: merging, layer positions, and measures inside the models."""
+"""More sections for the page of a robustness run: merging, layer positions, and measurements inside the models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOURCES = (vocab.BRANCHES, vocab.ATTENTION, vocab.CONTRIBUTION, vocab.POSITION_I
 MANY_DOTS = 1_000
 CORRELATION = Format(decimals=2)
 EXACT = Format(scale=100.0, decimals=2, unit=" %", bounds=False)
-"""Shows the decimals that distinguish near-perfect accuracies."""
+"""Format with enough decimals to distinguish accuracies near 100 %."""
 
 BRANCH_MAPS = {
     "attn": "Update by the attention",
@@ -178,7 +178,7 @@ POSITION_SECTION = Section(
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(Mark):
-    """Scatter of outputs in which similar outputs are near each other; the axes have no unit and are not drawn."""
+    """A scatter plot in which similar outputs are near each other. The axes have no meaning and are not drawn."""
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         across, upwards = (

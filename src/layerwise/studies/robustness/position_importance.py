@@ -1,8 +1,8 @@
-"""Correlate the update of a layer at a position with its importance there (Freiberger et al. 2024, section 5).
+"""Correlate the size of a layer's update at a position with its importance there (Freiberger et al. 2024, section 5).
 
-With `added` and `importance` of `layerwise.measure.activations.by_position`, means over batches, the `relation` is the
-mean over layers l of the rank correlation, over positions p, of added[l, p] with importance[l, p]. The null of p
-shuffles positions within layers. A jackknife over batches removes bias.
+`layerwise.measure.activations.by_position` measures both, as `added[l, p]` and `importance[l, p]` for layer l at
+position p. For each layer, their rank correlation over positions is computed. The `relation` is its mean over layers. A
+jackknife over batches removes its bias, and p-values are from shuffling positions within layers.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ SHUFFLES = 2_000
 RELATION = "relation"
 
 Statistic = Callable[[Numbers, Numbers], Numbers]
-"""Maps two tables `(..., layers, positions)` to one number per pair, `(...)`."""
+"""Maps two arrays of tables `(..., layers, positions)` to one number for each pair of tables `(...)`."""
 
 
 def position_importance_rows(variants: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
-    """Yield rows of measure `position_importance`: of each layer at each position, and the `relation` of each variant.
+    """Yield rows of measure `position_importance`: the importance of each layer at each position, and the `relation`.
 
-    The `relation` has its interval, p, and the band of shuffled positions.
+    The `relation` of a variant has an interval, a p-value, and a row with its range for shuffled positions.
     """
     for variant, surveys in variants.items():
         tables = _tables(surveys)
@@ -59,7 +59,7 @@ def position_importance_rows(variants: Mapping[str, Mapping[int, Survey]]) -> It
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jackknifed:
-    """Jackknife estimate with the influence of each batch, `(batches,)` with zero sum."""
+    """A jackknife estimate, with the influence of each batch, of shape `(batches,)` and with a sum of zero."""
 
     value: float
     influences: Numbers
@@ -75,7 +75,7 @@ def jackknife(tables: PositionTables, statistic: Statistic) -> Jackknifed:
     added, importance = tables.added.sum(axis=0), tables.importance.sum(axis=0)
     if units < 2:
         return Jackknifed(float(statistic(added / units, importance / units)), np.zeros(units))
-    # Row 0 is the mean of all batches, the others leave one batch out each.
+    # Row 0 is the mean over all batches; every other row leaves out one batch.
     values = statistic(_leave_one_out(added, tables.added), _leave_one_out(importance, tables.importance))
     full, without = float(values[0]), values[1:]
     value = units * full - (units - 1) * float(without.mean())
@@ -88,7 +88,9 @@ def _leave_one_out(total: Numbers, each: Numbers) -> Numbers:
 
 
 def relation(added: Numbers, importance: Numbers) -> Numbers:
-    """Return the mean over layers of the rank correlation of their rows, `(..., layers, positions)` to `(...)`.
+    """Return the mean over layers of the rank correlations over positions.
+
+    The arguments have the shape `(..., layers, positions)`, and the result `(...)`.
 
     >>> float(relation(np.array([[1.0, 2.0, 3.0, 4.0]]), np.array([[0.0, 0.1, 0.3, 0.2]])))
     0.8

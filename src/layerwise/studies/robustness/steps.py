@@ -1,7 +1,7 @@
-"""Train or open models, then survey each one under layer orders and subsets.
+"""Train or open models, then survey them: evaluate each model with other layer orders, and with some of its layers.
 
-Every method is tried at the same learning rates and batch sizes, and the validation loss selects among them. Such a
-trial is a full training with its own seed, and never sees reported examples.
+All methods are tuned over the same learning rates and batch sizes, and the validation loss selects the best. Each trial
+is a complete training run with a separate seed, and never sees reported examples.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from layerwise.train.recipe import DEFAULTS_BY_MODEL, Recipe, Settings
 DEMO = "demo-vit"
 
 REDUCED = (9, 6, 3)
-"""Depths at which the demo retrains models, as in the paper's figure."""
+"""Numbers of layers for which the demo retrains models, as in the paper's figure."""
 
 SPLIT_FLAGS = ("--images or --text", "--limit", "--select-on", "--seed")
 
@@ -78,7 +78,7 @@ def train_then_survey(
     trial_splits: Splits | None = None,
     on_several_processes: bool = True,
 ) -> Path:
-    """Train every method with every seed, then survey all models of the run."""
+    """Train models with every method and seed, then survey all models of the run."""
     stack = opened.stack
     inside.select_layers(stack.depth)
     next(conditions(stack.depth, grid))  # raises for a model of one layer
@@ -90,7 +90,7 @@ def train_then_survey(
     if tuning is not None:
         tried = [each for recipe in planned for each in tuning.trials(recipe)]
         trials = [replace(trainings, splits=trial_splits or splits, trainings=tried)]
-    # The run can also have models of earlier commands.
+    # The run can also contain models from earlier commands.
     surveys = SurveysUnit(
         finished_models,
         stack,
@@ -139,7 +139,7 @@ def train_demo(
     grid: EvaluationGrid,
     inside: EmbeddingOptions,
 ) -> Path:
-    """Train the methods of the LayerShuffle paper on the demo's images, then survey the models."""
+    """Train models with the methods of the LayerShuffle paper on the demo's images, then survey them."""
     opened = open_base(DEMO, device=device)
     settings = replace(DEFAULTS_BY_MODEL[DEMO], precision="float32")
     options = Options(settings, extensions=(PositionOptions(), PredictionOptions()))
@@ -225,7 +225,7 @@ def survey_model(
     dtype: str,
     seed: int,
 ) -> Path:
-    """Survey one model, opened in Python or at `location`."""
+    """Survey one model, which was opened in Python or from `location`."""
     stack = trained.stack
     inside.select_layers(stack.depth)
     splits = read_splits(
@@ -271,14 +271,17 @@ def _survey(surveys: SurveysUnit, manifest: Manifest, folder: Path | None = None
 
 @dataclass(frozen=True)
 class SettingsGrid:
-    """Learning rates and batch sizes that every method is tried at."""
+    """The learning rates and batch sizes over which every method is tuned."""
 
     rates: tuple[float, ...]
     batches: tuple[int, ...]
 
     @classmethod
     def create(cls, rates: Sequence[float], batches: Sequence[int], settings: Settings) -> SettingsGrid | None:
-        """Return the grid, with the value of `settings` for an option without a list; None without lists."""
+        """Return the grid, or None if neither learning rates nor batch sizes are given.
+
+        If only one of them is given, the other has the value in `settings`.
+        """
         if not (rates or batches):
             return None
         tried = dict.fromkeys(rates or (settings.learning_rate,))
@@ -294,7 +297,7 @@ class SettingsGrid:
     def choose(
         self, recipes: tuple[Recipe, ...], task: TrainingsTask, study: Study
     ) -> tuple[tuple[Recipe, ...], list[Score]]:
-        """Try every method at every point on the splits of `task`; return the tuned methods and the rows."""
+        """Tune every method on the splits of `task`, and return the tuned methods and the rows of the trials."""
         tuned, rows = [], []
         for recipe in recipes:
 
@@ -320,7 +323,10 @@ def tune_recipe(recipe: Recipe, rate: float, batch: int) -> Recipe:
 
 
 def choose_trial_splits(splits: Splits, held_out: Callable[[], Splits]) -> Splits:
-    """Return splits for trials that never use reported examples: `splits`, or `held_out()` if they select on those."""
+    """Return splits for trials, which must not use reported examples.
+
+    These are `splits`, or those that `held_out` returns if `splits` selects checkpoints on the reported examples.
+    """
     if not splits.selects_on_reported:
         return splits
     if not splits.origin and not hasattr(splits.test, "windows"):

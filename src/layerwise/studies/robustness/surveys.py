@@ -1,7 +1,7 @@
-"""Survey trained models one at a time, and derive every row of the robustness report from the surveys.
+"""Survey trained models one after the other, and compute all rows of the robustness report from the surveys.
 
-Results of a model are stored next to it (`survey-<key>.npz`, `inside-<key>.json`, keyed by data, questions and
-numerics), so that an interrupted survey resumes with the next model.
+The results of a model are stored next to it (as `survey-<key>.npz` and `inside-<key>.json`), so that an interrupted run
+resumes with the next model. The key is a hash of the data, conditions and numerical settings.
 """
 
 from __future__ import annotations
@@ -51,15 +51,16 @@ from layerwise.studies.robustness.position_importance import position_importance
 from layerwise.train.load_trained import Trained, saved_edges
 
 INSIDE = (vocab.OUTPUT_LAYOUT, vocab.ATTENTION, vocab.BRANCHES)
-"""Measures inside a model, taken on one model of each variant."""
+"""Measures inside a model, which are computed for one model of each variant."""
 
 
 @dataclass(frozen=True)
 class SurveysUnit(Task[None]):
-    """Task that surveys `models(folder)` on the test split and writes all rows; `how` describes the numerics.
+    """The task that surveys the models in the run on the test split, and writes all rows.
 
-    Models trained at a reduced depth (`retrained-6`) are evaluated at that depth only, and form one variant. `inside`
-    selects the outputs for the layout, `planned` is the number of models once all are trained.
+    `models` returns the models in a run directory, and `planned` is their number when training is complete. `how`
+    describes the numerical settings. `inside` selects the layer outputs for the UMAP layout. Models that were trained
+    with fewer layers (such as `retrained-6`) are evaluated only with that number of layers, and form one variant.
     """
 
     models: Callable[[Path], Sequence[TrainedModel]]
@@ -72,7 +73,7 @@ class SurveysUnit(Task[None]):
     planned: int = 0
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
-        """Count the remaining forward passes in batches, without UMAP."""
+        """Count the remaining forward passes over a batch. The time of UMAP is not included."""
         models = self.models(folder)
         done = sum(self._survey_path(each).is_file() for each in models)
         depth, examples = self.stack.depth, len(self.splits.test)
@@ -130,7 +131,7 @@ class SurveysUnit(Task[None]):
             )
 
     def assess(self, models: Sequence[TrainedModel], run: Run, reporter: Reporter) -> bool:
-        """Survey every model on the test split, store the rows, and return whether a survey was computed."""
+        """Survey every model on the test split and store the rows. Return whether any survey was missing."""
         surveys: dict[str, dict[int, Survey]] = {}
         first_models: dict[str, TrainedModel] = {}
         predicted: dict[str, dict[int, Answers]] = {}
@@ -260,9 +261,9 @@ def store_surveys(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits:
 
 
 def position_rows(variants: Mapping[str, Mapping[int, Answers]]) -> list[Score]:
-    """Return rows of measure `position` by seed and variant, with the accuracy of guessing.
+    """Return rows of measure `position`, for each seed, for each variant, and for guessing.
 
-    Every batch draws an order, so that batches are the units of intervals.
+    An order is drawn for every batch, so intervals are over batches.
     """
     results = []
     for variant, seeds in variants.items():

@@ -53,7 +53,7 @@ Sizes = Annotated[Sequence[int], Range(least=1), Metavar("NUMBERS")]
 Share = Annotated[float, Range(least=0, below=1)]
 
 OTHER_TRAININGS = ("elc", "growth")
-"""Training methods with a separate command."""
+"""Training methods that have a separate command."""
 
 
 @verb(
@@ -184,7 +184,7 @@ def train_robust(
     _check_method_options(names, [option for option, is_given in given.items() if is_given])
     if evals is not None and names == ("baseline",):
         raise OptionError(
-            f"{spell('evals')} has no effect on the baseline, which is validated only at the end of its training. Add "
+            f"{spell('evals')} has no effect on the baseline, which is validated only at the end of training. Add "
             f"another method, or omit {spell('evals')}."
         )
     _check_exclusive(learning_rate=learning_rate, learning_rates=learning_rates)
@@ -284,7 +284,7 @@ def _check_method_options(names: Sequence[str], options: Sequence[str]) -> None:
 
 
 def expand_methods(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the named methods without duplicates; a number after retrained-K is a further depth.
+    """Return the methods without duplicates. A number after `retrained-K` is a further number of layers to retrain.
 
     >>> expand_methods(["layershuffle", "retrained-9", "6", "3"])
     ('layershuffle', 'retrained-9', 'retrained-6', 'retrained-3')

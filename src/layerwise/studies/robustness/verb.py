@@ -109,12 +109,12 @@ def robustness(
     is_trained_run = location is not None and is_run(location)
     is_demo = location == DEMO
     if is_trained_run and run is not None:
-        raise RunError(f"{spell('run')} must not be given for a run: the results are added to {location}.")
+        raise RunError(f"{spell('run')} must not be given for a run. The results are added to {location}.")
     loading = {"tokenizer": tokenizer, "layers": layers, "revision": revision}
     given = [name for name, value in loading.items() if value is not None]
     given += ["trust_remote_code"] if trust_remote_code else []
     if is_trained_run and given:
-        raise OptionError(f"{spell(given[0])} has no effect on a run: its models are opened as they were trained.")
+        raise OptionError(f"{spell(given[0])} has no effect on a run, whose models are opened as they were trained.")
     if is_demo and dtype != "auto":
         raise OptionError(f"{spell('dtype')} has no effect on {DEMO}, which is trained and evaluated in float32.")
     if not is_demo and "seeds" in current_call().verb.given(current_call().options):
