@@ -128,7 +128,7 @@ class ReportData:
         return {(str(row.plan), row.task, row.metric): row for row in self.scores if row.measure == vocab.EFFECT}
 
     def verdict(self, plan: str) -> str:
-        """Return the verdict on a plan for the whole text; the plan of the original model is only labeled."""
+        """Return the verdict on a plan for the whole text, or "original model" if it is the identity plan."""
         score = self.effect(plan, self.tasks[0]) if self.tasks else None
         if score is None and self.depth and self.schedules.get(plan) == Plan.identity(self.depth):
             return "original model"

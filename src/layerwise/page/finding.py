@@ -228,7 +228,7 @@ def read_estimates(data: ReportData, claim: str, *metrics: str) -> tuple[Estimat
 
 
 def read_nulls(rows: Mapping[str, Score], metric: str) -> dict[str, Estimate]:
-    """Return the metric of every baseline in `NULLS` for which it has an interval, by the name of the baseline."""
+    """Return a metric of each baseline in `NULLS`, by the name of the baseline, as far as it has an interval."""
     read = {name: Estimate.read_bounded(rows.get(f"{metric}@{variant}")) for variant, name in NULLS.items()}
     return {name: estimate for name, estimate in read.items() if estimate is not None}
 

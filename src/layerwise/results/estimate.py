@@ -31,7 +31,6 @@ class Estimate:
 
     @classmethod
     def read(cls, score: Score) -> Estimate:
-        """Read the number of a row, and its interval if it has one."""
         bounds = (-math.inf, math.inf) if score.low is None or score.high is None else (score.low, score.high)
         return cls(score.value, *bounds, mde=score.mde, tokens=score.tokens)
 

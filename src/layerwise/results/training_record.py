@@ -69,7 +69,6 @@ class TrainingRecord:
 
     @classmethod
     def read(cls, folder: Path) -> TrainingRecord | None:
-        """Read the record in `folder`, or return None if there is none."""
         path = folder / FILE
         if not path.exists():
             return None

@@ -127,11 +127,7 @@ class Argument:
         return _convert(value, self.kinds)
 
     def check(self, value: Any, spelled: str) -> None:
-        """Check the type and bounds of a converted value. Error messages call the argument `spelled`.
-
-        Raises:
-            OptionError: If the value has the wrong type or is out of bounds.
-        """
+        """Check the type and bounds of a converted value. Error messages call the argument `spelled`."""
         if Trait.PYTHON in self.marks or (Trait.OPENED in self.marks and not isinstance(value, str)):
             return
         if value == "" and Trait.EMPTY not in self.marks:
@@ -151,11 +147,7 @@ class Argument:
                 check_location(spelled, part)
 
     def parse(self, words: Sequence[str], spelled: str) -> Any:
-        """Parse the words that the command line has for this argument. Error messages call it `spelled`.
-
-        Raises:
-            OptionError: If a word has the wrong type or is out of bounds.
-        """
+        """Parse the words that the command line has for this argument. Error messages call it `spelled`."""
         if not self.element:
             return self._parse_word(words[-1], self.kinds, spelled)
         parts = tuple(words) if Trait.REPEATED in self.marks else split_commas(*words)
@@ -256,11 +248,7 @@ def _check_bounds(spelled: str, value: float, bounds: Range) -> None:
 
 
 def check_location(spelled: str, location: str | Path) -> None:
-    """Check that a path can be used.
-
-    Raises:
-        OptionError: If the operating system cannot look up the path, for example because it is too long.
-    """
+    """Check that a path can be used."""
     if "\0" in str(location):
         raise OptionError(f"{spelled} must not contain a null byte, got {named(str(location))}.")
     try:

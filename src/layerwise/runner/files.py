@@ -64,11 +64,7 @@ class ExperimentFile:
 
     @classmethod
     def read(cls, source: str | Path) -> ExperimentFile:
-        """Read a recipe, a YAML file, or the options of a run directory to resume it.
-
-        Raises:
-            OptionError: If `source` is none of these.
-        """
+        """Read a recipe, a YAML file, or the options of a run directory to resume it."""
         path = Path(source)
         if str(source) in RECIPES:
             content = _read_yaml(Path(__file__).parent / "recipes" / f"{source}.yaml")
@@ -92,11 +88,7 @@ class ExperimentFile:
         return cls(str(source), {"": content})
 
     def select(self, names: Sequence[str] = ()) -> ExperimentFile:
-        """Return a copy with only the named stages (default: all stages).
-
-        Raises:
-            OptionError: If the file does not have one of the stages.
-        """
+        """Return a copy with only the named stages (default: all stages)."""
         for name in names:
             if name not in self.stages:
                 raise OptionError(f"{self.name} has no stage {name[:60]!r}; {near_matches(name, self.stages)}")
@@ -109,9 +101,6 @@ class ExperimentFile:
         """Return all stages with their calls. `given` maps a stage to the options that override those in the file.
 
         The runs of a file are stored in `runs/NAME`, or in the directory that is given as `run`.
-
-        Raises:
-            OptionError: If an option is wrong. The message names the stage.
         """
         options = given or {}
         return [self._read_stage(name, verb, dict(options.get(name, {}))) for name, verb in self.load_verbs().items()]
@@ -166,9 +155,6 @@ class ExperimentFile:
         `--STAGE.OPTION` applies to one stage. `--OPTION` applies to the first stage that sets the option, and to all
         stages that have the same value or none in the file. For example, `run painters --model X` does not change
         the stages of that recipe that use BERT.
-
-        Raises:
-            OptionError: If no stage has one of the options.
         """
         verbs = self.load_verbs()
         given: dict[str, dict[str, list[str]]] = {name: {} for name in verbs}

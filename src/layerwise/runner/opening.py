@@ -60,12 +60,7 @@ def open_stack(
     resident_layers: int | None = None,
     device_map: str | None = None,
 ) -> Stack:
-    """Load a model by name, wrap a torch module in a stack, or return a stack unchanged.
-
-    Raises:
-        ModelError: If `model` has another type or cannot be opened.
-        DataError: If there is no tokenizer at `tokenizer`.
-    """
+    """Load a model by name, wrap a torch module in a stack, or return a stack unchanged."""
     if isinstance(model, Stack):
         return model
     if isinstance(model, nn.Module):
@@ -164,12 +159,7 @@ def open_base(
     layers: str | None = None,
     revision: str | None = None,
 ) -> BaseModel:
-    """Load the initial model of training in float32, or copy a model that is already loaded.
-
-    Raises:
-        ModelError: If the model cannot be opened.
-        TrainError: If its weights are quantized or on disk.
-    """
+    """Load the initial model of training in float32, or copy a model that is already loaded."""
     if not isinstance(model, str | Path):
         stack = open_stack(model, Silent(), tokenizer=tokenizer)
         refuse_quantized(stack.model, "train")
@@ -191,7 +181,6 @@ def open_base(
 
 
 def open_given_text(text: TextLike) -> tuple[Path | None, Corpus | None]:
-    """Return a text as a path or as a corpus, depending on what was passed. The other value is None."""
     if text is None or isinstance(text, str | Path):
         return None if text is None else Path(text), None
     return None, open_corpus(text, "")

@@ -42,12 +42,7 @@ class PlanChoice:
         loops: str | None,
         times: str,
     ) -> PlanChoice:
-        """Parse and check the options.
-
-        Raises:
-            PlanError: If a family is unknown or a plan is invalid.
-            OptionError: If a range or a list of numbers is invalid.
-        """
+        """Parse and check the options."""
         for name in families:
             if name not in FAMILIES:
                 raise PlanError(f"Unknown family {name!r}; {near_matches(name, FAMILIES)}")

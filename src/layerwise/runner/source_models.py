@@ -40,7 +40,7 @@ def read_source_models(locations: Sequence[str]) -> tuple[SourceModel, ...]:
     models = tuple(source for location in locations for source in _at(location))
     for number, source in enumerate(models):
         if source.location in {earlier.location for earlier in models[:number]}:
-            raise ModelError(f"Models must be distinct, got {source.location} twice.")
+            raise ModelError(f"Models must be distinct, got {source.location} twice. Pass each model once.")
     return models
 
 
@@ -108,7 +108,6 @@ def _source(location: str, record: TrainingRecord | None) -> SourceModel:
 def read_variants(
     locations: Sequence[str], variant: str | None, reporter: Reporter
 ) -> dict[str, dict[str, SourceModel]]:
-    """Return the models at `locations`, by variant and name (default: of all variants)."""
     variants = group_by_variant(read_source_models(locations))
     if variant is not None and variant not in variants:
         raise ModelError(f"Unknown variant {variant!r}; {near_matches(variant, variants)}")

@@ -121,7 +121,6 @@ class TextRequest:
 
     @classmethod
     def of_call(cls, text: object) -> TextRequest:
-        """Return the request of the verb that is running."""
         call = current_call()
         defaults = {name: argument.default for name, argument in call.verb.arguments.items()}
         options = {**defaults, **call.options}
@@ -152,8 +151,8 @@ Candidate = tuple[Mapping[str, Any], TimedText]
 def choose_text(request: TextRequest, candidates: Sequence[Candidate], corpus: Corpus) -> ChosenText:
     """Return the text of the first candidate that fits the time budget, or the text of an earlier run of this call.
 
-    The first candidate is the request, and the others are cheaper. If the text was not given by its name, or if the
-    work is shared by several processes, all of it is read. Minutes that were given apply to unnamed text, too.
+    The first candidate is the request, and the others are cheaper. All of the text is read if several processes share
+    the work, or if the text was not given by its name and no minutes were given.
 
     Raises:
         OptionError: If the minutes that were given are too few even for the last candidate.

@@ -40,11 +40,7 @@ class TrainedModels:
 
     @classmethod
     def to_push(cls, options: Mapping[str, Any], models: Mapping[str, Path]) -> TrainedModels:
-        """Return the models that the options of a verb ask to push.
-
-        Raises:
-            CheckpointError: If one of the models cannot be pushed.
-        """
+        """Return the models that the options of a verb ask to push."""
         overwrite = bool(options.get("overwrite"))
         folders = {name_repository(options["push"], label, len(models)): path for label, path in models.items()}
         result = cls(folders, options.get("model"), bool(options.get("private")), overwrite)
@@ -56,7 +52,6 @@ class TrainedModels:
         return tuple(name for name, folder in self.folders.items() if self.overwrite or _pushed_to(folder) != name)
 
     def publish(self, reporter: Reporter) -> None:
-        """Push all models that were not pushed yet."""
         for name in self.due():
             folder, title = self.folders[name], name.partition("/")[2]
             if not folder.is_dir():

@@ -57,9 +57,6 @@ _DEFAULTS: Mapping[str, Any] = {each.name: each.default for each in fields(Train
 def trainer_arguments(settings: Sequence[str], *, device: str) -> dict[str, Any]:
     """Parse settings of the form NAME=VALUE into keyword arguments of `TrainingArguments`. Values can be JSON.
 
-    Raises:
-        TrainError: If a setting is not NAME=VALUE.
-
     Example:
         >>> trainer_arguments(["report_to=tensorboard", "dataloader_num_workers=4"], device="auto")
         {'report_to': 'tensorboard', 'dataloader_num_workers': 4}
@@ -79,9 +76,9 @@ def trainer_arguments(settings: Sequence[str], *, device: str) -> dict[str, Any]
 def resolve_precision(
     precision: Precision | None, arguments: Mapping[str, Any], *, device: str, run: Path | None
 ) -> Precision:
-    """Return the given precision, or else that of the run to resume, or else the default of the device.
+    """Return the given precision; by default, that of the run to resume, or else that of the device.
 
-    If no precision is given and the TrainingArguments ask for half precision, return float32.
+    If no precision is given, but the TrainingArguments ask for half precision, return float32.
     """
     if precision is not None:
         return precision

@@ -237,8 +237,8 @@ def read_training_manifest(folder: Path) -> Manifest:
         manifest = run.manifest
     if FAMILY not in manifest.families:
         raise RunError(
-            f"{folder} is not a run of `layerwise train robust` ({', '.join(manifest.families[:3])}). Pass such a run "
-            "or a model."
+            f"{folder} must be a run of `layerwise train robust`, got a run of {', '.join(manifest.families[:3])}. Pass "
+            "a run of `layerwise train robust`, or a model."
         )
     return manifest
 
@@ -272,7 +272,6 @@ def describe_split_limits(splits: Splits) -> tuple[str, ...]:
 
 
 def refuse_other_splits(what: str, data_name: str, splits: Splits, options: Sequence[str]) -> RunError:
-    """Return an error which says that a model was trained on other splits, perhaps on the test examples."""
     return RunError(
         f"{what} was trained on {data_name} with other splits than {splits.name}, so it may have seen the test "
         f"examples. Pass the {', '.join(options[:-1])} and {options[-1]} with which it was trained."

@@ -68,11 +68,7 @@ class Verb:
         return {"run", "overwrite"} <= self.arguments.keys()
 
     def convert(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert and check options by name.
-
-        Raises:
-            OptionError: If a name is unknown or a value has the wrong type or is out of bounds.
-        """
+        """Convert and check options by name."""
         values = {}
         for name, value in options.items():
             if name not in self.arguments:
@@ -108,11 +104,7 @@ class Verb:
         return {name: each for name, each in self.arguments.items() if Trait.PYTHON not in each.marks}
 
     def __call__(self, **options: Any) -> VerbCall:
-        """Check options, and return the call with these options.
-
-        Raises:
-            OptionError: If a required option is missing, or if an option is unknown or has an invalid value.
-        """
+        """Check options, and return the call with these options."""
         with _spelled(self.arguments):
             converted = self.convert(options)
             for name, argument in self.arguments.items():
@@ -207,11 +199,7 @@ def write_command(verb: Verb, options: Mapping[str, Any]) -> str:
 
 
 def load_verb(name: str) -> Verb:
-    """Return the verb that has a name on the command line.
-
-    Raises:
-        OptionError: If there is no verb with this name.
-    """
+    """Return the verb that has this name on the command line."""
     import_module("layerwise.catalogue")  # imports every study
     if name not in VERBS:
         raise OptionError(f"Unknown verb {name[:60]!r}; {near_matches(name, VERBS)}")
@@ -268,11 +256,7 @@ def _carry_out(verb: Verb, function: Callable[..., R], values: dict[str, Any], r
 
 
 def check_run_folder(folder: Path | None) -> None:
-    """Check that a path can be a run directory.
-
-    Raises:
-        RunError: If the path or one of its parents is a file.
-    """
+    """Check that a path can be a run directory."""
     candidates = () if folder is None else (folder, *folder.parents)
     first = next((path for path in candidates if path.exists()), None)
     if first is not None and not first.is_dir():

@@ -151,7 +151,7 @@ def test_a_different_kind_of_run_is_rejected(one: tuple[Path, Ended], tmp_path: 
     with Run.open(one[0]) as run:
         Run.create(swept, replace(run.manifest, families=("leave_one_out",))).close()
     message = refused("robustness", swept, *DIGITS)
-    assert "is not a run of `layerwise train robust`" in message
+    assert "must be a run of `layerwise train robust`" in message
 
 
 @pytest.mark.slow

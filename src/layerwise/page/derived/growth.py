@@ -150,7 +150,7 @@ def find_headline_variant(data: ReportData) -> str | None:
 def saving_text(rows: Rows) -> str:
     """Format the share of the compute that is saved.
 
-    It is only a bound if some seeds never reached the loss of uniform training, or before the first evaluation.
+    It is a bound if some seeds never reached the loss of uniform training, or reached it before the first evaluation.
     """
     metrics = (vocab.SAVING, vocab.SAVING_AT_MOST, vocab.SAVING_AT_LEAST)
     exact, most, least = (rows.one(metric=metric) for metric in metrics)

@@ -58,7 +58,7 @@ class PlanZones:
 
     @property
     def by_margin(self) -> str:
-        """Return a sentence if one more zone beats the random-walk null but not the cosine threshold, else nothing."""
+        """Return a note if more zones beat the random-walk null but not the cosine threshold; otherwise, empty text."""
         if self.p is None or self.p > LEVEL:
             return ""
         return (
@@ -90,7 +90,6 @@ class PlanZones:
 
     @property
     def in_words(self) -> str:
-        """Return the zones as ranges of states, or a dash if there are none."""
         return " | ".join(f"{first}–{last}" if last > first else str(first) for first, last in self.ranges) or "–"
 
     @property
@@ -172,7 +171,7 @@ def compute_contrast(values: Matrix, first: int, last: int) -> float:
 
 
 def find_clearest_zone(values: Matrix) -> tuple[int, int] | None:
-    """Return the first and last of the consecutive states with the greatest contrast: at least three, but not all."""
+    """Return the first and last state of the clearest zone, which has at least three states, but not all of them."""
     size = len(values)
     ends = [
         (first, last)

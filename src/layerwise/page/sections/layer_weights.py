@@ -54,8 +54,7 @@ def weight_parts(data: ReportData) -> Iterator[Part]:
 def weight_table(data: ReportData, variant: str) -> Table:
     """Return a table of learned weights: how strongly each layer (row) reads each earlier output (column).
 
-    Weights are means over seeds, with their standard deviation if there are several seeds. Cells are shaded by weight;
-    the first layer, which reads only the embedding, does not count for the darkest shade.
+    Weights are means over seeds, with their standard deviation if there are several seeds. Cells are shaded by weight.
     """
     cells: dict[tuple[int | None, int], list[Score]] = {}
     for row in data.rows.where(measure=vocab.ALPHA, variant=variant, source=PRESENT):

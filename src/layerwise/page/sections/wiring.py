@@ -1,4 +1,4 @@
-"""Learned layer weights, and accuracy on minimal pairs if some of them are removed."""
+"""Learned layer weights, and results on minimal pairs after removing some of these weights."""
 
 from __future__ import annotations
 

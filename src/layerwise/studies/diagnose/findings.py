@@ -98,7 +98,6 @@ SCALING = Question(
 
 
 def judge_weights_predictable(data: ReportData) -> Finding | None:
-    """Compare the held-out R² with 0.5, with its baselines, and with the in-sample R²."""
     rows = data.rows.where(measure=vocab.PREDICTABILITY, layer=None, condition=None)
     whole = rows.where(part=None)
     held = {metric: each for metric in HELD_OUT if (each := _read_over_layers(whole, metric)) is not None}
@@ -139,7 +138,6 @@ def _read_over_layers(rows: Rows, metric: str) -> Estimate | None:
 
 
 def judge_weights_oscillate(data: ReportData) -> Finding | None:
-    """Compare the correlation of successive weight differences with that of the same layers in random orders."""
     rows = data.rows.where(measure=vocab.DELTAS, distance=1, part=None, against=None)
     row = next((row for name in LAG_METRICS if (row := rows.one(metric=name)) is not None), None)
     if row is None:
@@ -158,7 +156,6 @@ def judge_weights_oscillate(data: ReportData) -> Finding | None:
 
 
 def judge_core_layers(data: ReportData) -> Finding | None:
-    """Compare the effect of skipping layers near the published core with twice that of the other layers."""
     rows = data.rows.where(measure=vocab.CONTRAST, claim="core", layer=PRESENT)
     ranges = {
         f"{row.layer}–{row.to_layer}": (row, estimate)
@@ -199,7 +196,6 @@ def judge_core_layers(data: ReportData) -> Finding | None:
 
 
 def judge_anti_layers(data: ReportData) -> Finding | None:
-    """Check whether there is a layer whose skipping lowers the loss on held-out text."""
     verdicts = read_layer_verdicts(data.rows)
     bounds = {layer: each for layer, row in verdicts.items() if (each := Estimate.read_bounded(row)) is not None}
     if not verdicts or len(bounds) < len(verdicts):
@@ -224,7 +220,6 @@ def judge_anti_layers(data: ReportData) -> Finding | None:
 
 
 def judge_recovery_follows_importance(data: ReportData) -> Finding | None:
-    """Correlate recovery with the effect of skipping, both after the published damage and after equal damage."""
     rows = data.rows.where(measure=vocab.RECOVERY, layer=None, against=None)
     treatments = sorted(
         {(str(row.condition), str(row.variant)) for row in rows.where(metric="layers")} - {EQUAL_DAMAGE}
@@ -258,7 +253,6 @@ def _select_treatment(rows: Rows, treatment: tuple[str, str]) -> Rows:
 
 
 def judge_only_scaling_survives(data: ReportData) -> Finding | None:
-    """Compare every other change of the weights with scaling, at the same relative size and at its largest size."""
     rows = data.rows.where(measure=vocab.CONTRAST, claim="scaling")
     equal, unequal = (
         {label(name): Estimate.read(row) for name, row in sorted(rows.where(metric=size).along("condition").items())}

@@ -97,7 +97,6 @@ def _list_tiles(data: ReportData) -> Iterator[tuple[str, str]]:
 
 
 def _list_unfinished(data: ReportData) -> str | None:
-    """Return a banner that lists the parts of the diagnosis that are incomplete, or None."""
     families = data.manifest.get("families")
     names = [str(name) for name in families] if isinstance(families, list | tuple) else []
     complete = set(data.rows.where(measure="part").axis("section"))

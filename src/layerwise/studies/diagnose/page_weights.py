@@ -55,12 +55,10 @@ def _name_nulls(rows: Iterable[Score]) -> Iterator[Score]:
 
 
 def _list_slots(names: Iterable[str]) -> dict[str, int]:
-    """Return color indices that are gray for null baselines."""
     return {name: SLOTS.get(name, NULL_SLOT) for name in names}
 
 
 def draw_lag_structure(data: ReportData) -> Iterator[str]:
-    """Describe the correlation at lag 1 over all tensor types, compared with that in random orders of layers."""
     for kind, words in LAG_STRUCTURE.items():
         row = data.rows.one(measure=vocab.DELTAS, metric=kind, part=None)
         if row is not None:

@@ -51,7 +51,7 @@ def sort_parts(parts: Sequence[str]) -> tuple[str, ...]:
     ('proxies', 'ablation', 'redundancy')
     """
     if not parts:
-        raise OptionError(f"{spell('parts')} must name a part. Pass some of {', '.join(PARTS)}.")
+        raise OptionError(f"{spell('parts')} must contain at least one of {', '.join(PARTS)}.")
     for name in parts:
         if name not in PARTS:
             raise OptionError(f"unknown part {name!r}; {near_matches(name, PARTS)}")

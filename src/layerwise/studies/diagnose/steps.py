@@ -90,11 +90,7 @@ def choose_text_of_parts(
 def describe_run(
     settings: PartSettings, batch_tokens: int | None, *, all_layers: bool, recovery_layers: Sequence[int]
 ) -> Manifest:
-    """Return the manifest of a diagnosis. Its `families` are the settings on which rows depend.
-
-    Raises:
-        MeasureError: If the text is too short for any conclusion.
-    """
+    """Return the manifest of a diagnosis. Its `families` are the settings on which rows depend."""
     if not DESCRIPTIVE.issuperset(settings.parts):
         refuse_too_little(settings.text)
     families = [*settings.parts, f"curve_tokens:{settings.curve_tokens}", f"min_effect:{settings.min_effect:g}"]

@@ -224,7 +224,6 @@ def _locate(estimates: Mapping[str, Estimate], margin: float) -> set[Position]:
 
 
 def _explain_chance(data: ReportData) -> str:
-    """Return a sentence if a variant is at chance, so that nothing can be tested with it; otherwise, nothing."""
     in_order = Estimate.read_bounded(read_contrasts(data, "collapse").get("in_order"))
     if in_order is None or not in_order.is_above(ABOVE_CHANCE):
         return NOT_LEARNED.format("The baseline in order")
@@ -237,7 +236,7 @@ def _explain_chance(data: ReportData) -> str:
 def _decide(unfinished: Collection[str], *cases: tuple[bool, Verdict, str]) -> tuple[Verdict, str]:
     """Return the verdict and the answer of the first case that holds.
 
-    If training runs are unfinished, the verdict is not `contradicted` but `inconclusive`.
+    If there are unfinished training runs, the verdict `contradicted` is replaced by `inconclusive`.
     """
     verdict, answer = next((verdict, answer) for holds, verdict, answer in cases if holds)
     if verdict is CONTRADICTED and unfinished:

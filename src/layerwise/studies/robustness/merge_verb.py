@@ -98,7 +98,8 @@ def merge(
     several = {name: members for name, members in variants.items() if len(members) > 1}
     if not several:
         raise ModelError(
-            f"Merging requires at least two models of the same variant, got 1 of {', 1 of '.join(variants)}."
+            f"Merging requires at least two models of the same variant, got 1 of {', 1 of '.join(variants)}. Pass more "
+            "models."
         )
     first_path = Path(models[0]).expanduser()
     trained_run = first_path if len(models) == 1 and (first_path / MANIFEST).is_file() else None

@@ -346,7 +346,6 @@ def read_shared_splits(
 def describe_merging(
     stack: Stack, several: Variants, splits: Splits, open_one: Callable[[SourceModel], Stack], seed: int
 ) -> Manifest:
-    """Return the manifest for merging models of different runs."""
     weights = ""
     for models in several.values():
         stacks = {name: open_one(source) for name, source in models.items()}

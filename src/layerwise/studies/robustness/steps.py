@@ -78,7 +78,6 @@ def train_then_survey(
     trial_splits: Splits | None = None,
     on_several_processes: bool = True,
 ) -> Path:
-    """Train models with every method and seed, then survey all models of the run."""
     stack = opened.stack
     inside.select_layers(stack.depth)
     next(conditions(stack.depth, grid))  # raises for a model of one layer
@@ -139,7 +138,6 @@ def train_demo(
     grid: EvaluationGrid,
     inside: EmbeddingOptions,
 ) -> Path:
-    """Train models with the methods of the LayerShuffle paper on the demo's images, then survey them."""
     opened = open_base(DEMO, device=device)
     settings = replace(DEFAULTS_BY_MODEL[DEMO], precision="float32")
     options = Options(settings, extensions=(PositionOptions(), PredictionOptions()))
@@ -225,7 +223,6 @@ def survey_model(
     dtype: str,
     seed: int,
 ) -> Path:
-    """Survey one model, which was opened in Python or from `location`."""
     stack = trained.stack
     inside.select_layers(stack.depth)
     splits = read_splits(

@@ -99,7 +99,7 @@ def robustness(
         The result with the surveys by model, order and number of layers, and their contrasts.
 
     Raises:
-        RunError: If the model is a different kind of run, or `run` is given for a run.
+        RunError: If `model` is a run of another verb, or if `run` is passed although `model` is a run.
         DataError: If the data does not fit the model.
 
     Example:
@@ -109,7 +109,7 @@ def robustness(
     is_trained_run = location is not None and is_run(location)
     is_demo = location == DEMO
     if is_trained_run and run is not None:
-        raise RunError(f"{spell('run')} must not be given for a run. The results are added to {location}.")
+        raise RunError(f"{spell('run')} must not be given for a run. Omit it to add the results to {location}.")
     loading = {"tokenizer": tokenizer, "layers": layers, "revision": revision}
     given = [name for name, value in loading.items() if value is not None]
     given += ["trust_remote_code"] if trust_remote_code else []

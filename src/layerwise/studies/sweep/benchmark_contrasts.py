@@ -70,7 +70,10 @@ class BenchmarkAnswers:
     def from_rows(
         cls, rows: Mapping[str, Iterable[Loss]], plans: Sequence[str], judged: Mapping[str, tuple[str, float]]
     ) -> BenchmarkAnswers:
-        """Arrange the rows of each benchmark by plan and document. `judged` has its metric and its chance accuracy."""
+        """Arrange the rows of each benchmark by plan and document.
+
+        `judged` maps each benchmark to its metric and its chance accuracy.
+        """
         hits: dict[str, dict[str, dict[str, int]]] = {}
         for name, answers in rows.items():
             by_plan: dict[str, dict[str, int]] = {plan: {} for plan in plans}
@@ -200,7 +203,10 @@ class StrategyScores:
 
     @classmethod
     def from_scaled(cls, scaled: ScaledScores, records: Iterable[PlanRecord], *, seed: Seed) -> StrategyScores:
-        """Return the curves of `records`. Windows of one layer are excluded, because most strategies agree there."""
+        """Average the scores of each strategy and window over draws. Windows of one layer are excluded.
+
+        Most strategies are the same plan on a window of one layer.
+        """
         row_of = {plan: row for row, plan in enumerate(scaled.plans)}
         plans: dict[tuple[str, int], list[int]] = defaultdict(list)
         for record in records:

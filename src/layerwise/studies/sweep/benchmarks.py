@@ -53,11 +53,7 @@ def load_benchmarks(
     batch_tokens: int,
     seed: int,
 ) -> BenchmarksTask:
-    """Load benchmarks, and make the task of a sweep that runs them.
-
-    Raises:
-        MeasureError: If lm-eval does not know a benchmark.
-    """
+    """Load benchmarks, and make the task of a sweep that runs them."""
     loaded = find_benchmarks(tuple(tasks), task_folder, seed=seed, num_fewshot=num_fewshot)
     requests = build_requests(stack, loaded, batch_tokens=batch_tokens, limit=task_limit, seed=seed)
     return BenchmarksTask(stack, members, tuple(plans), requests, seed)
@@ -92,7 +88,6 @@ class BenchmarksTask(Task[list[str]]):
             yield f"benchmarks: answers to {', '.join(self.requests.written)} are generated plan by plan"
 
     def execute(self, study: Study) -> list[str]:
-        """Compute the missing answers, and compare the plans."""
         run, reporter = study.run, study.reporter
         failures = self._likelihoods(run, reporter)
         judged_now = self._judge(run, reporter, failures)

@@ -61,7 +61,6 @@ class SweepTasks:
 
     @property
     def count(self) -> int:
-        """Return the number of tasks that run in parallel."""
         return self._start().count
 
     def map(self, shards: Sequence[SweepShard]) -> Iterator[tuple[int, list[FinalState]]]:
@@ -84,11 +83,7 @@ class SweepTasks:
 
 @contextmanager
 def use_one_thread(address: str) -> Iterator[None]:
-    """Use a single thread inside the context, as every worker of the cluster does.
-
-    Raises:
-        SwarmError: If Ray is not installed or the address is invalid.
-    """
+    """Use a single thread inside the context, as every worker of the cluster does."""
     check_address(address)
     require_ray()
     before = torch.get_num_threads()
@@ -105,11 +100,7 @@ def count_planned_workers(address: str, workers: int | None) -> int | None:
 
 
 def open_model(shared: SharedModel) -> Callable[[SweepShard], list[FinalState]]:
-    """Open the model of a sweep in a worker process, and return a function that computes a shard.
-
-    Raises:
-        RunError: If the model or the machine differs from that of the run.
-    """
+    """Open the model of a sweep in a worker process, and return a function that computes a shard."""
     stack, there = open_stack(shared.model, Silent(), **shared.options), shared.manifest
     here = replace(
         there,

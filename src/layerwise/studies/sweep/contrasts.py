@@ -137,7 +137,7 @@ def _compute_tau(harms: Sequence[Statistic], costs: Costs) -> Numbers:
 
 
 def _widen_by_a_pair(tau: Score) -> Score:
-    """Widen the interval of Kendall's tau by one pair, because tau can be the same in every resample."""
+    """Widen the interval of Kendall's tau by one pair, because clear differences give equal tau in all resamples."""
     if tau.low is None or tau.high is None:
         return tau
     pair = 2 / len(PAIRS[RANKING])

@@ -43,7 +43,6 @@ SURVIVES, FADES = 0.75, 0.25  # shares of the contrast that remain without the s
 
 @cached_per_run
 def list_findings(data: ReportData) -> tuple[Finding, ...]:
-    """Return all findings that the rows of the run support, in the order of the page."""
     answers = (
         _judge_plans(data),
         _judge_layers(data),

@@ -70,7 +70,6 @@ def select_over_windows(data: ReportData, metric: str) -> Score | None:
 
 
 def fit_line(data: ReportData) -> tuple[float, float] | None:
-    """Return the intercept and slope of the line through the best numbers of loops, or None if there is no slope."""
     slope, counts = select_over_windows(data, "slope"), group_by_window(data, BEST[LOOPED])
     if slope is None or not counts:
         return None

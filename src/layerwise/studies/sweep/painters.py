@@ -278,7 +278,6 @@ def judge_layers_run_in_parallel(data: ReportData) -> Finding | None:
 
 
 def judge_order_by_task(data: ReportData) -> Finding | None:
-    """Compare the cost of order on reasoning tasks with that on other tasks, using benchmarks if there are any."""
     contrasts = data.rows.where(measure=CONTRAST, claim=tuple(MIN_ORDER_COST), against=PRESENT)
     claim = next((name for name in MIN_ORDER_COST if contrasts.where(claim=name)), "")
     rows = {row.metric: row for row in contrasts.where(claim=claim)}

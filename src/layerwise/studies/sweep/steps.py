@@ -72,7 +72,6 @@ class PreparedSweep:
 
     @property
     def notes(self) -> list[str]:
-        """Return notes on plans that cannot run, and on what cannot be concluded from too few documents."""
         few_units = describe_test(self.text.units, len(self.plans) - 1)
         return [*self.unsupported, *([few_units] if few_units else [])]
 
@@ -134,7 +133,6 @@ def resume_batch_size(
 
 
 def _read_batch_tokens(folder: Path, manifest: Manifest) -> int | None:
-    """Return the batch size with which the run in `folder` was started, or None if it is another run."""
     if not is_run(folder):
         return None
     try:

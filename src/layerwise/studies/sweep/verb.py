@@ -101,7 +101,7 @@ def sweep(
         minutes: Time budget in minutes (default: 10).
         tokens: Number of tokens to score, or all (default: what fits the time budget).
         tasks: Benchmarks from lm-eval.
-        window: Range of layers, such as 4-8, to apply every painters strategy to, in addition to families.
+        window: Also apply every painters strategy to this range of layers, such as 4-8.
         loops: Loop counts for looped, such as 1-28.
         times: Runs per block in repeat_blocks.
         prompt: Prompt to continue with each plan; repeat for more.
@@ -274,7 +274,6 @@ def _check_options(minutes: object, tokens: object, text: object, batches: objec
 
 
 def _check_requirements(met: Mapping[str, bool]) -> None:
-    """Raise `OptionError` for the first option whose required option is missing."""
     requirements = {
         "loops": f"{spell('families')} looped or {spell('window')}",
         "times": f"{spell('families')} repeat_blocks",
