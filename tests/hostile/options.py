@@ -31,7 +31,7 @@ VALUES: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (SWEEP, "--device", "cpu:x", "--device must be one of auto"),
     (SWEEP, "--task-folder", "texts", "--task-folder requires --tasks"),
     (DIAGNOSE, "--min-effect", "nan", FINITE),
-    (DIAGNOSE, "--parts", "", "--parts must name a part"),
+    (DIAGNOSE, "--parts", "", "--parts must contain at least one of"),
     (("train", "robust", "retrained-" + "9" * 5000, *TRAIN[3:]), "--seeds", "1", "unknown training method"),
     (TRAIN, "--epochs", "0", "epochs must be above 0"),
     (TRAIN, "--epochs", "1e12", "epochs must be above 0 and at most"),

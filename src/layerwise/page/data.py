@@ -57,7 +57,7 @@ class ReportData:
 
     @cached_property
     def depth(self) -> int:
-        """Return the number of layers, or 0 if the manifest and the rows do not tell it."""
+        """Return the number of layers, or 0 if neither the manifest nor the rows contain it."""
         depth = self._depth()
         if depth > LAYER_LIMIT:
             raise RunError(

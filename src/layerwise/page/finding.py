@@ -228,7 +228,7 @@ def read_estimates(data: ReportData, claim: str, *metrics: str) -> tuple[Estimat
 
 
 def read_nulls(rows: Mapping[str, Score], metric: str) -> dict[str, Estimate]:
-    """Return a metric of each baseline in `NULLS`, by the name of the baseline, as far as it has an interval."""
+    """Return a metric of each baseline in `NULLS` that has an interval, by the name of the baseline."""
     read = {name: Estimate.read_bounded(rows.get(f"{metric}@{variant}")) for variant, name in NULLS.items()}
     return {name: estimate for name, estimate in read.items() if estimate is not None}
 
@@ -275,7 +275,7 @@ def describe_text_needed(estimate: Estimate, margin: float) -> str:
 
 
 def describe_data_needed(estimate: Estimate, margin: float, what: str) -> str:
-    """Return a sentence that tells how many times the data should settle a question; empty if unknown or enough.
+    """Return a sentence that tells how many times as much data should settle a question, if that is known.
 
     >>> describe_data_needed(Estimate(0.0, mde=0.2), 0.1, "the questions")
     ' About 5 times the questions should settle it.'

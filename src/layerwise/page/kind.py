@@ -66,7 +66,7 @@ class Text:
     """Findings or sentences that a function computes from the rows.
 
     `folded` hides them behind their title on the page. `terminal` decides whether the terminal prints them (default:
-    if they are not `folded`). `small` shows sentences in small print, in which the `note` always is.
+    if they are not `folded`). `small` shows sentences in small print. The `note` is always in small print.
     """
 
     facts: Facts

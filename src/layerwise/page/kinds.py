@@ -27,7 +27,7 @@ def present_kinds(data: ReportData) -> tuple[Kind, ...]:
 
 
 Judge = Callable[[ReportData], Finding | None]
-"""Answers one question from the rows of a run, or returns None if they do not tell."""
+"""Answers one question from the rows of a run, or returns None if they do not contain the answer."""
 
 
 @cache

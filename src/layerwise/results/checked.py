@@ -47,7 +47,7 @@ _BOUND = re.compile(r"Expected `(\w+)(?: \| null)?` (>=|<=) (\S+)")
 
 
 def read_json_file(path: Path) -> Any:
-    """Read a JSON file. If it does not exist, the `FileNotFoundError` or `NotADirectoryError` is not converted."""
+    """Read a JSON file. Raise `FileNotFoundError` or `NotADirectoryError` if there is none, otherwise `RunError`."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -74,7 +74,7 @@ class Estimate:
         return replace(self, value=factor * self.value, low=low, high=high, error=error, mde=mde)
 
     def widen(self, factor: float) -> Estimate:
-        """Make the interval `factor` times as wide, such as to correct for several comparisons.
+        """Make the interval `factor` times as wide, for example to correct for several comparisons.
 
         >>> Estimate(0.2, 0.1, 0.4).widen(2.0).low
         0.0
@@ -91,7 +91,7 @@ class Estimate:
         return replace(self, low=max(least, self.low), high=min(most, self.high)) if self.has_interval else self
 
     def exponentiate(self) -> Estimate:
-        """Return e to the power of the number, which is a ratio if the number is a log ratio.
+        """Return e to the power of the number, to turn a log ratio into a ratio.
 
         >>> Estimate(0.0, -1.0, math.log(2.0)).exponentiate().high
         2.0

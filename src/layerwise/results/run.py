@@ -5,7 +5,7 @@
     run.lock          locked by the writer
     report.html, exports/
 
-Only one process can write at a time. If it is killed, the operating system releases the lock.
+Only one process can write at a time. When the process ends, the operating system releases the lock.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Run:
         """Start a run in `folder`. If the folder contains a run, `overwrite` discards its rows.
 
         Raises:
-            RunError: If the folder contains a run (without `overwrite`), cannot be written, or is in use.
+            RunError: If the folder contains a run and `overwrite` is False, or if it cannot be written or is in use.
         """
         folder = Path(folder)
         lock = _lock(folder)

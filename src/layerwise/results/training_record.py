@@ -1,6 +1,6 @@
 """The training record of a model, which is the file `training.json` next to the weights.
 
-It is written last. In a model folder without it, training has not finished.
+It is written last. If a model folder does not contain it, training has not finished.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names of measures, metrics, variants and conditions in rows, as far as several files use them."""
+"""Names of measures, metrics, variants and conditions in rows that are used by several files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def resampling_unit(documents: int) -> Literal["document", "window"]:
 ALL, ORIGINAL = "all", "original"
 """The whole text or benchmark, and the original model."""
 EQUAL_NATS = 0.005
-"""Losses that differ by less count as equal (nats/token). It changes the perplexity by 0.5 %."""
+"""Losses that differ by less than this (in nats/token) count as equal. This is 0.5 % of the perplexity."""
 
 # Null baselines, in the column `against`
 

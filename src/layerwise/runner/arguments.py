@@ -42,7 +42,7 @@ class Metavar:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """The flag of an argument on the command line, if it is not `--` and the name with hyphens."""
+    """The flag of an argument, if it is not simply its name (such as `--max-length` for `max_length`)."""
 
     text: str
 

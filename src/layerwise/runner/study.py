@@ -46,7 +46,7 @@ class RunDescription:
         lines: Sentences that describe the work.
         tasks: Tasks whose remaining work is counted for the time estimate.
         recipe: Settings that determine the name of the run directory, together with the manifest.
-        folder: Existing run to which the rows are added (default: a run of this verb).
+        folder: Existing run to which the rows are added, instead of a run of this verb.
         refuse: Raises an error if the directory contains something that conflicts with this run.
         discard: Removes files of an earlier run if `overwrite` is set.
         models: Returns the models in a run directory, by variant and seed.

@@ -18,7 +18,7 @@ output = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
 EVERY = 10.0
-"""Seconds between lines of progress if stderr is not a terminal, which cannot show a progress bar."""
+"""Seconds between lines of progress if stderr is not a terminal and thus has no progress bar."""
 
 
 def write(console: Console, text: str, style: str = "") -> None:

@@ -41,7 +41,7 @@ class TrainingData:
     select_on: HeldOut = "held-out"
 
     def as_trained(self, manifest: Manifest) -> TrainingData:
-        """Fill in settings from an earlier training run. If texts or images are given, none are filled in."""
+        """Fill in settings from an earlier training run. Its texts or images are used only if none are given."""
         sources = {"text", "validation", "test", "images"}
         replaced = {name for name in (each.name for each in fields(self)) if getattr(self, name) != _DEFAULTS[name]}
         missing = _DEFAULTS.keys() - replaced - (sources if replaced & sources else set())

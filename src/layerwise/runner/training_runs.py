@@ -65,7 +65,7 @@ def read_splits(
     check: bool = True,
     pack: bool = False,
 ) -> Splits:
-    """Return the data splits (default: digits for demo-vit, and the text and skills of the demo for demo).
+    """Return the data splits. By default, these are digits for demo-vit, and text and skills for demo.
 
     `location` is where the image preprocessing of the model is stored. `seed` determines the splits. `corpus` replaces
     `--text`. If `pack`, training texts are packed into full rows. If `check`, the labels must fit the model's head.
@@ -237,7 +237,7 @@ def read_training_manifest(folder: Path) -> Manifest:
         manifest = run.manifest
     if FAMILY not in manifest.families:
         raise RunError(
-            f"{folder} must be a run of `layerwise train robust`, got a run of {', '.join(manifest.families[:3])}. Pass "
+            f"{folder} must be a run of `layerwise train robust`, got one of {', '.join(manifest.families[:3])}. Pass "
             "a run of `layerwise train robust`, or a model."
         )
     return manifest

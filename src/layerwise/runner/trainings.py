@@ -180,7 +180,7 @@ def select_rate(losses: Mapping[float, float]) -> float:
 def find_next_rate(losses: Mapping[float, float]) -> float | None:
     """Return the learning rate that extends the grid, or None if the best one is not at the edge of the grid.
 
-    The ratio to the best learning rate is the ratio of the best one to its neighbor.
+    It continues the grid with the ratio between the best learning rate and its neighbor.
 
     >>> find_next_rate({1e-3: 5.0, 2e-3: 4.0, 4e-3: 3.0}), find_next_rate({1e-3: 5.0, 2e-3: 4.0, 4e-3: 4.5})
     (0.008, None)

@@ -88,7 +88,7 @@ class Verb:
         }
 
     def name_of(self, key: str) -> str:
-        """Return the name of the argument for a key in YAML, which can be the flag, such as `plan` for `plans`."""
+        """Return the name of an argument from a key in YAML, which can also be its flag, such as `plan` for `plans`."""
         flags = {each.flag.removeprefix("--").replace("-", "_"): name for name, each in self.arguments.items()}
         return key if key in self.arguments else flags.get(key, key)
 

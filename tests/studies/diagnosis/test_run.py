@@ -183,7 +183,7 @@ def test_finished_parts_are_not_repeated(stack: Stack, reading: EvalData, tmp_pa
     ("options", "message"),
     [
         ({"parts": ("ablaton",)}, "unknown part 'ablaton'.*ablation"),
-        ({"parts": ()}, "parts must name a part"),
+        ({"parts": ()}, "parts must contain at least one of"),
         ({"all_layers": True, "recovery_layers": (1,)}, "all_layers and recovery_layers cannot be combined"),
         ({"minutes": 3.0, "tokens": 9}, "minutes and tokens both set the amount of text"),
         ({"parts": ("deltas",), "curve_tokens": 9}, "curve_tokens requires parts manipulation or"),

@@ -34,7 +34,7 @@ CONTROLS: dict[str, str] = {
 """Control variants, which give the roles of the planned schedule to other layers. The verdict uses the first one."""
 
 PUBLISHED, PLANNED = "published", ("importance", "published")
-"""Variants that the headline result prefers if no control was trained."""
+"""Variants that are preferred for the headline result if no control was trained."""
 
 
 @dataclass(frozen=True, slots=True)

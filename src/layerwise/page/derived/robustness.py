@@ -51,7 +51,7 @@ SURVIVES, FADES = 0.75, 0.25
 """Limits of "survives" and "lost" on the scale from chance (0) to the best variant in order (1)."""
 
 ALIKE = {True: 0.05, False: 0.02}
-"""Largest difference of costs that counts as equal: in nats/token (True) or accuracy (False)."""
+"""Costs that differ by less count as equal: losses in nats/token (True), or accuracies (False)."""
 
 Fate = Literal["survives", "in part", "lost", "inconclusive"]
 VERBS: dict[Fate, str] = {

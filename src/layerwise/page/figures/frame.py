@@ -1,6 +1,6 @@
 """Figures in Plotly's JSON schema, and their common style.
 
-They are plain dictionaries, because the checks in Plotly's Python classes would take most of the time to write a page.
+They are plain dictionaries, because validation by Plotly's Python classes would take longer than the rest of a page.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The colors of the report in the light and the dark theme.
 
 Figures are written in light colors, and the script of the page replaces them in the dark theme. The colors of series
-can be told apart with common color blindness, and each series also has its own marker.
+are distinguishable with common forms of color blindness, and the markers of series differ, too.
 """
 
 from __future__ import annotations

@@ -203,9 +203,9 @@ class StrategyScores:
 
     @classmethod
     def from_scaled(cls, scaled: ScaledScores, records: Iterable[PlanRecord], *, seed: Seed) -> StrategyScores:
-        """Average the scores of each strategy and window over draws. Windows of one layer are excluded.
+        """Average the scores of each strategy and window over draws.
 
-        Most strategies are the same plan on a window of one layer.
+        Windows of one layer are excluded, because most strategies are the same plan there.
         """
         row_of = {plan: row for row, plan in enumerate(scaled.plans)}
         plans: dict[tuple[str, int], list[int]] = defaultdict(list)

@@ -1,6 +1,6 @@
 """Findings of a sweep.
 
-An answer is supported if its interval excludes zero. If the answer is about the largest of many effects, for example,
+An answer is supported if its interval excludes zero. If the answer selects one of many effects, such as the largest,
 the interval is corrected for this selection.
 """
 

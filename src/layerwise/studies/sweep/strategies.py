@@ -189,7 +189,7 @@ class Strategies:
 def average_draws(draws: Numbers, chance: np.random.Generator, population: float = math.inf) -> Numbers:
     """Average over draws `(resamples, ..., draws)`, and add the sampling error of k draws out of N to each resample.
 
-    The error has Student's t distribution with k - 1 degrees of freedom, whose tails resampling few draws would miss:
+    The error has Student's t distribution with k - 1 degrees of freedom. Resampling few draws would miss its tails.
 
         mean + sqrt(1 - k / N) sum_i g[i] (x[i] - mean) / sqrt(k c)        g normal, c chi-squared of k - 1
     """
