@@ -113,7 +113,9 @@ def _escape_formula(text: str) -> str:
 
 
 def compute_perplexity(score: Score) -> tuple[float | None, float | None]:
-    """Return the perplexity of a loss, and the change of the perplexity in percent of a loss difference, or None.
+    """Return the perplexity if a score is a loss, and the change in perplexity (in percent) if it is a difference.
+
+    The other value is None.
 
     >>> compute_perplexity(Score("effect", "nll", 0.0, plan="0-3"))
     (1.0, None)
