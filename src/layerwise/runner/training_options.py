@@ -76,9 +76,9 @@ def trainer_arguments(settings: Sequence[str], *, device: str) -> dict[str, Any]
 def resolve_precision(
     precision: Precision | None, arguments: Mapping[str, Any], *, device: str, run: Path | None
 ) -> Precision:
-    """Return the given precision; by default, that of the run to resume, or else that of the device.
+    """Return the precision that was given, or else that of the run to resume, or else the default of the device.
 
-    If no precision is given, but the TrainingArguments ask for half precision, return float32.
+    If the TrainingArguments ask for half precision instead, return float32.
     """
     if precision is not None:
         return precision

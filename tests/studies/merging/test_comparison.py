@@ -136,7 +136,7 @@ def test_language_models_are_compared_by_loss() -> None:
 
 
 def test_one_model_cannot_be_merged() -> None:
-    with pytest.raises(ModelError, match="requires at least two models; variant has 1"):
+    with pytest.raises(ModelError, match="requires at least two models of a variant, got 1 of variant"):
         compare_models("variant", {"a": STACKS["a"]}, SPLITS, draws=1)
 
 

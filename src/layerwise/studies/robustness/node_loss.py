@@ -4,7 +4,7 @@ The baselines are skipping the layers of the nodes one at a time (`single`), and
 (`scattered`). For each variant, number of nodes, layout, number of failed nodes and order, the metrics are:
 
     accuracy_lost          accuracy with all layers minus accuracy without the failed nodes, on the same examples and
-                           orders; rows with `against` have the cost of that baseline
+                           orders; if `against` names a baseline, the same for the baseline
     accuracy_lost_above    accuracy_lost minus the cost of a baseline, or of `blocks` for the layout round robin
     accuracy_lost_worst    accuracy_lost of the single node that costs most, without an interval
 
