@@ -220,7 +220,6 @@ def read_contrasts(data: ReportData, claim: str, task: str = "all", **columns: A
 
 
 def read_estimates(data: ReportData, claim: str, *metrics: str) -> tuple[Estimate, ...] | None:
-    """Return the contrasts of the whole model in the order of `metrics`, or None if one is missing."""
     rows = read_contrasts(data, claim)
     if not set(metrics) <= set(rows):
         return None

@@ -251,7 +251,6 @@ def make_variant_tiles(variants: Collection[str], seeds: Mapping[str, Collection
 
 
 def describe_incomplete(*parts: tuple[Collection[str], str]) -> str | None:
-    """Return the banner that lists what is incomplete, or None if everything is complete."""
     nonempty = [(names, noun) for names, noun in parts if names]
     if not nonempty:
         return None

@@ -248,7 +248,6 @@ def _check_bounds(spelled: str, value: float, bounds: Range) -> None:
 
 
 def check_location(spelled: str, location: str | Path) -> None:
-    """Check that a path can be used."""
     if "\0" in str(location):
         raise OptionError(f"{spelled} must not contain a null byte, got {named(str(location))}.")
     try:

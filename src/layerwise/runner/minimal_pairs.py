@@ -85,7 +85,6 @@ def evaluate_models(
 
 
 def describe_setting(pairs: PairSet, options: ScoringOptions) -> str:
-    """Describe how a suite was scored. The run stores this text as a note."""
     text = (
         f"{pairs.origin}: {len(pairs.pairs):,} pairs (digest {pairs.digest[:8]}), temperature {options.temperature:g}"
     )

@@ -100,9 +100,6 @@ def open_corpus(text: TextLike, model: ModelLike) -> Corpus:
     """Read a corpus from a path, make one from strings, or return a corpus unchanged.
 
     If `text` is None and the model is `demo`, return the text that comes with it.
-
-    Raises:
-        DataError: If `text` is None for another model, or has another type.
     """
     if isinstance(text, Corpus):
         return text

@@ -42,7 +42,6 @@ class PlanChoice:
         loops: str | None,
         times: str,
     ) -> PlanChoice:
-        """Parse and check the options."""
         for name in families:
             if name not in FAMILIES:
                 raise PlanError(f"Unknown family {name!r}; {near_matches(name, FAMILIES)}")
@@ -53,7 +52,6 @@ class PlanChoice:
         return choice
 
     def count_loops(self) -> tuple[int, ...] | None:
-        """Return the loop counts, or None if each family uses its defaults."""
         return None if self.loops is None else parse_numbers(spell("loops"), self.loops)
 
     def count_repeats(self) -> tuple[int, ...]:

@@ -67,7 +67,6 @@ def time_passes(stack: Stack, data: EvalData) -> float:
 
 
 def time_second_call(run: Callable[[], object]) -> float:
-    """Call `run` twice, and return the seconds of the second call. The first one is the warm-up."""
     run()
     begun = time.perf_counter()
     run()

@@ -51,11 +51,7 @@ class Study:
         return self.run.store
 
     def execute(self, task: Task[T]) -> T:
-        """Compute and store what is missing of a task, and return its complete result.
-
-        Raises:
-            StudyFinishedError: If this is not the first process and the task is not collective.
-        """
+        """Compute and store what is missing of a task, and return its complete result."""
         if self.opened is None and not task.collective:
             raise StudyFinishedError(self.folder)
         return task.execute(self)

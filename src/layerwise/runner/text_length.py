@@ -153,9 +153,6 @@ def choose_text(request: TextRequest, candidates: Sequence[Candidate], corpus: C
 
     The first candidate is the request, and the others are cheaper. All of the text is read if several processes share
     the work, or if the text was not given by its name and no minutes were given.
-
-    Raises:
-        OptionError: If the minutes that were given are too few even for the last candidate.
     """
     _, timed = candidates[0]
     if request.is_shared and request.minutes is not None:

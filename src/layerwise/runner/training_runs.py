@@ -335,7 +335,6 @@ def finished_models(run: Path) -> tuple[TrainedModel, ...]:
 
 
 def store_comparisons(run: Run) -> None:
-    """Compare the variants of a run with its backbone model, and store the comparisons."""
     records = [TrainingRecord.read(each.folder) for each in finished_models(run.folder)]
     is_timed = any(record and record.recipe.get("pretraining", {}).get("seconds") for record in records)
     terms = SECONDS if is_timed else TOKENS

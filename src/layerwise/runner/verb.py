@@ -68,7 +68,6 @@ class Verb:
         return {"run", "overwrite"} <= self.arguments.keys()
 
     def convert(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert and check options by name."""
         values = {}
         for name, value in options.items():
             if name not in self.arguments:
@@ -94,7 +93,6 @@ class Verb:
 
     @cached_property
     def variadic(self) -> str:
-        """Return the name of the variadic argument, or an empty string."""
         parameters = inspect.signature(self.function).parameters.values()
         return next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
 
@@ -104,7 +102,6 @@ class Verb:
         return {name: each for name, each in self.arguments.items() if Trait.PYTHON not in each.marks}
 
     def __call__(self, **options: Any) -> VerbCall:
-        """Check options, and return the call with these options."""
         with _spelled(self.arguments):
             converted = self.convert(options)
             for name, argument in self.arguments.items():
@@ -256,7 +253,6 @@ def _carry_out(verb: Verb, function: Callable[..., R], values: dict[str, Any], r
 
 
 def check_run_folder(folder: Path | None) -> None:
-    """Check that a path can be a run directory."""
     candidates = () if folder is None else (folder, *folder.parents)
     first = next((path for path in candidates if path.exists()), None)
     if first is not None and not first.is_dir():

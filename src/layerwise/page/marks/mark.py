@@ -132,7 +132,6 @@ class Mark(ABC):
         return rows.where(**self.where) if self.where else rows
 
     def colors(self, rows: Rows, data: ReportData) -> Mapping[str, int]:
-        """Return the color index of each series."""
         if self.series is None:
             return {}
         names = [str(value) for value in rows.axis(self.series)]

@@ -57,7 +57,6 @@ class PartContext(PartSettings):
         return [score for measure in measures for score in self.run.store.scores(measure)]
 
     def cache(self) -> ResultCache[Loss]:
-        """Return a cache of the losses in the run. New losses are added to the run."""
         return ResultCache(
             known=tuple(self.run.store.losses()),
             sink=self.run.store.add_losses,

@@ -68,7 +68,6 @@ def draw_lag_structure(data: ReportData) -> Iterator[str]:
 
 
 def list_explained(data: ReportData) -> Iterator[Score]:
-    """Yield R² for each tensor type, in sample and held out, with its baselines. `condition` is what was held out."""
     rows = Rows(list_by_type(vocab.PREDICTABILITY, "in_sample_r2", *HELD_OUT)(data)).where(layer=None)
     in_sample = rows.where(metric="in_sample_r2")
     for metric, words in HELD_OUT.items():

@@ -141,7 +141,6 @@ def _count_part(part: str, settings: PartSettings) -> CostEstimate:
 
 
 def _count_variants(part: str, settings: PartSettings, depth: int, tokens: int) -> tuple[int, int]:
-    """Return the number of variants of the model that a part runs, and the number of tokens scored by each variant."""
     short = min(tokens, settings.curve_tokens)
     counts = {
         "predictability": (2 * (depth - 2 + len(joint_sets(depth)) + len(neighbor_sets(depth))), short),
@@ -181,7 +180,6 @@ class PartTask(Task[None]):
         return remaining_passes(self.settings.stack, self.settings.text, due, pace=self.pace)
 
     def execute(self, study: Study) -> None:
-        """Measure the part if it is not finished, and update the comparison of all metrics with skipping."""
         if self.part in find_finished(study.run):
             return
         context = PartContext(part=self.part, run=study.run, reporter=study.reporter, **vars(self.settings))

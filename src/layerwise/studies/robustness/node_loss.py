@@ -93,7 +93,6 @@ def _rows(variant: str, surveys: Sequence[Survey], count: int, lost: int, order:
 def _costs(
     surveys: Sequence[Survey], tasks: Sequence[str], order: str, metric: str, factor: float = 1.0
 ) -> PairedCosts | None:
-    """Return `factor` times the sum of the costs of some conditions, for every survey; None if one is missing."""
     costs = []
     for survey in surveys:
         each = [cost for task in tasks if (cost := _cost(survey, task, order, metric)) is not None]

@@ -190,7 +190,6 @@ def survey_run(
     dtype: str,
     seed: int | None,
 ) -> Path:
-    """Survey every finished model of a `layerwise train robust` run, and add the rows to that run."""
     manifest = read_training_manifest(folder)
     models = finished_models(folder)
     if not models:

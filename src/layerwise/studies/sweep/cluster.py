@@ -116,9 +116,6 @@ def check_same_here(expected: Manifest, here: Manifest) -> None:
     """Check that a worker has the same weights, text and type of machine as the process that started the run.
 
     The name of the model may differ.
-
-    Raises:
-        RunError: If anything else differs.
     """
     try:
         check_same_run(expected, replace(here, model=expected.model, revision=expected.revision))

@@ -304,7 +304,6 @@ def _average_over_draws(
 
 
 def _compare_neighbors(task: str, strategies: Strategies) -> Iterator[Score]:
-    """Compare each strategy with the next more harmful one. Strategies with the same plans count once."""
     costs, means, seen = strategies.costs(), {}, set()
     for curve, windows in strategies.rows.items():
         ((size, rows),) = windows.items()
@@ -412,7 +411,6 @@ def contrast_order_by_task(
 
 
 def _average_draws(part: Part, draws: Sequence[int]) -> Part:
-    """Return the mean effect of the orders, each averaged over its draws, and the effect of skipping if it is known."""
     *drawn, absent = np.split(part.numerators, np.cumsum(draws))
     rows = [np.mean([each.mean(axis=0) for each in drawn], axis=0), *absent]
     return Part(np.stack(rows), part.denominators, part.documents, part.tokens)

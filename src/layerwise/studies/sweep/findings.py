@@ -196,7 +196,6 @@ def _judge_ranking(data: ReportData, rows: Rows) -> Finding | None:
 
 
 def _judge_sink(data: ReportData) -> Finding | None:
-    """Check whether the clearest zone keeps its contrast without sink tokens. Return None if no zone is clear."""
     with_sink, without, null = (read_similarities(data, name) for name in ("cosine", "cosine_no_sink", "cosine_null"))
     zone = None if with_sink is None else find_clearest_zone(with_sink)
     if with_sink is None or without is None or zone is None or (whole := compute_contrast(with_sink, *zone)) <= 0.0:

@@ -144,7 +144,6 @@ def _read_batch_tokens(folder: Path, manifest: Manifest) -> int | None:
 
 
 def choose_batch_tokens(stack: Stack, plans: Sequence[Plan], length: int) -> int:
-    """Return the default batch size: 4,096 tokens on a CPU, or what fits an accelerator, up to 65,536 tokens."""
     most = BATCH_TOKENS if stack.device.type == "cpu" else ACCELERATOR_TOKENS
     each = estimate_bytes_per_token(stack, plans, length)
     return batch_size_within(free_memory(stack.device), each, most=most, fixed=LOGIT_BYTES * CHUNK)

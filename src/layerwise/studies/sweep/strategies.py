@@ -156,7 +156,6 @@ class Strategies:
         return replace(self, parts=first), replace(self, parts=second)
 
     def _orders(self, curve: Curve, size: int) -> float:
-        """Return the number of random orders that are possible, or infinity for more than three layers."""
         family, strategy = curve
         orders = math.factorial(size) - (size in self.rows.get((family, "reverse"), {})) if size <= MAX_LISTED else 0
         return orders if strategy == "random" and len(self.rows[curve][size]) <= orders else math.inf
@@ -203,7 +202,6 @@ def average_draws(draws: Numbers, chance: np.random.Generator, population: float
 
 
 def _split_strata(grid: Grid, baseline: Numbers) -> tuple[tuple[Part, ...], Numbers]:
-    """Return the costs `(plans, units)` in each stratum of documents, and its share of the tokens."""
     changes = grid.nll - baseline
     strata = Strata.from_lengths(unit_pieces(grid))
     owners = np.array([strata.of_task[task] for task, _, _ in grid.cells])

@@ -76,7 +76,6 @@ class LossesTask(Task[list[str]]):
         return remaining_passes(self.stack, self.text, due, self.plans, pace=self.pace)
 
     def execute(self, study: Study) -> list[str]:
-        """Compute the missing losses. If losses were added, compute the effects again."""
         run, reporter = study.run, study.reporter
         run.store.replace_notes(PLAN_NOTES, self.notes)
         run.store.add_plans(plan_records(self.members))
@@ -199,11 +198,7 @@ def store_losses(
     reporter: Reporter,
     runner: ShardRunner | None,
 ) -> tuple[CostMeter, list[str]]:
-    """Compute and store the missing losses. Return the cost, and sentences about plans with non-finite losses.
-
-    Raises:
-        MeasureError: If the first plan, which is the original model, has non-finite losses.
-    """
+    """Compute and store the missing losses. Return the cost, and sentences about plans with non-finite losses."""
     spent, count = CostMeter(), 1 if runner is None else runner.count
     finished = run.store.finished
 
@@ -276,7 +271,6 @@ def _store_contrasts(run: Run, rows: Sequence[Score]) -> None:
 
 
 def _make_cost_rows(whole: CostEstimate, due: CostEstimate, spent: CostMeter, seconds: float) -> list[Score]:
-    """Return the estimated and the actual cost as scores of measure `run`. A resumed sweep has no times."""
     figures: dict[str, float] = {
         "plans": whole.plans,
         "evaluations_naive": whole.naive,
