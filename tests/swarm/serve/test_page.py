@@ -35,7 +35,7 @@ def test_the_page_shows_a_lost_node_live(page: Page) -> None:
     service = FakeSwarm(name="<b>fake</b>/model")
     with run_server(service, page_seconds=0.05) as running:
         page.show(running.url)
-        page.wait("document.querySelectorAll('#nodes .line.live').length === 4")
+        page.wait("document.querySelectorAll('#nodes .live').length === 4")
         assert page.evaluate(text("#model")) == "<b>fake</b>/model"
         assert page.evaluate(text("#state")) == "all layers live"
         assert page.evaluate("document.querySelectorAll('#nodes i').length") == 24
@@ -50,10 +50,10 @@ def test_the_page_shows_a_lost_node_live(page: Page) -> None:
         service.lose("node-1")
         page.wait("document.querySelector('[data-node=node-1].gone')")
         assert page.evaluate(text("#events li:first-child .text")) == "node-1 has failed"
-        assert page.evaluate(text("#layers-live")) == "12 of 12"
+        assert page.evaluate(text("#facts dd")) == "12 of 12"
         service.lose("node-3")
         page.wait(f"{text('#state')} === '3 of 12 layers missing'")
-        assert page.evaluate(text("#fewest")) == "missing: 9-11"
+        assert page.evaluate(text("#replicas > :last-child")) == "missing: 9-11"
         assert page.evaluate("document.querySelectorAll('#replicas .none').length") == 3
         assert page.evaluate("document.querySelectorAll('#events [data-kind=lost]').length") == 2
         service.allowed = math.inf
@@ -73,7 +73,7 @@ def test_the_page_needs_a_token(page: Page) -> None:
         page.evaluate(enter.format("wrong-token-0123456789"))
         page.wait("!document.querySelector('#wrong').hidden")
         page.evaluate(enter.format(TOKEN))
-        page.wait("document.querySelectorAll('#nodes .line.live').length === 4")
+        page.wait("document.querySelectorAll('#nodes .live').length === 4")
         assert page.evaluate("document.querySelector('#access').hidden")
         assert TOKEN not in page.evaluate("location.href + document.cookie")
 
@@ -91,7 +91,7 @@ def test_the_page_fits_its_window(page: Page, tmp_path: Path, scheme: str, width
     service.lose("node-1")
     with run_server(service) as running:
         page.show(running.url, width, scheme=scheme)
-        page.wait("document.querySelectorAll('#nodes .line').length === 6")
+        page.wait("document.querySelectorAll('#nodes li').length === 6")
         assert not page.evaluate(OVERFLOWS)
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert background == {"light": "rgb(251, 250, 247)", "dark": "rgb(20, 22, 27)"}[scheme]

@@ -1,14 +1,14 @@
 /** Requests to the server: JSON, server-sent events, and one request at a time for each panel. */
 
-/** Sends "lost" when the server cannot be reached, and "token" when it requires another token. */
-export const connection = new EventTarget();
+import { emit } from "./dom.js";
+
 export const getToken = () => sessionStorage.getItem("layerwise-token");
 export const setToken = (text) => sessionStorage.setItem("layerwise-token", text);
 const makeError = ({ message, position = null }, status) => Object.assign(new Error(message), { position, status });
 
 function reportLoss(error, signal) {
   if (signal?.aborted) throw error;
-  connection.dispatchEvent(new Event("lost"));
+  emit("lost");
   throw new Error("The server cannot be reached.");
 }
 
@@ -17,13 +17,13 @@ async function send(path, body, signal) {
   const content = body && { method: "POST", body: JSON.stringify(body) };
   const response = await fetch(path, { headers, signal, ...content }).catch((error) => reportLoss(error, signal));
   if (response.ok) return response;
-  if (response.status === 401) connection.dispatchEvent(new Event("token"));
+  if (response.status === 401) emit("token");
   const { error } = await response.json().catch(() => ({}));
   throw makeError(error ?? { message: `The server answered with status ${response.status}.` }, response.status);
 }
 
-export async function call(path, body, signal) {
-  const { error, ...answer } = await (await send(path, body, signal)).json();
+export async function call(path, body) {
+  const { error, ...answer } = await (await send(path, body)).json();
   if (error) throw makeError(error, 400);
   return answer;
 }

@@ -10,32 +10,33 @@ const generating = latest();
 let shown = ""; // what the columns show, or are about to show
 
 export const settings = () => ({
-  prompt: at("prompt").value, chat: at("chat").checked, new_tokens: Number(at("new-tokens").value) || 1,
+  prompt: at("prompt").value, chat: at("chat").checked, new_tokens: Number(at("new_tokens").value) || 1,
   temperature: Number(at("temperature").value) || 0, seed: Number(at("seed").value) || 0,
 });
 
 /** Shade a token by how many nats less likely it is. */
 export function shade(span, value, words) {
-  const share = 65 * Math.min(1, Math.abs(value) / STRONGEST);
+  const share = 50 * Math.min(1, Math.abs(value) / STRONGEST);
   span.style.background = `color-mix(in srgb, var(--${value > 0 ? "worse" : "better"}) ${share}%, transparent)`;
   span.title = words;
 }
 
 export function makePane(card, ...title) {
   const { prompt, chat } = settings();
-  const [tokens, foot] = [el("span"), muted("waiting", "p")];
+  const [tokens, foot] = [el("span"), el("p", { class: "muted", role: "status" }, "waiting")];
   const text = el("p", { class: "tokens" }, muted(chat ? "" : prompt.slice(-300)), tokens);
   card.replaceChildren(el("h3", {}, ...title), text, foot);
   card.classList.add("running");
   return { card, tokens, foot };
 }
 
-function show({ card, tokens, foot }, { token, shades = [], end }, other) {
+function show({ card, tokens, foot }, { token, shades, end }, other) {
   if (token !== undefined) tokens.append(el("span", {}, token));
-  shades.slice(0, tokens.children.length).forEach((value, index) => {
+  shades?.forEach((value, index) => {
     const words = `${nats(Math.abs(value))} nats ${value > 0 ? "less" : "more"} likely under ${other}`;
-    shade(tokens.children[index], value, words);
+    if (value !== null) shade(tokens.children[index], value, words);
   });
+  if (shades) foot.append(` · shaded by what ${other} finds less likely`);
   if (!end) return;
   card.classList.remove("running");
   const pace = `${end.tokens_per_second.toFixed(1)} tokens/s · first token after ${end.first_token_ms.toFixed(0)} ms`;
@@ -74,7 +75,7 @@ async function generate() {
     }
   }).catch((error) => {
     shown = "";
-    return showEnd(error);
+    showEnd(error);
   });
   if (isDone) showEnd();
 }
@@ -87,12 +88,12 @@ function showEnd(error) {
 
 export function startColumns() {
   const { limits, chat, prompt, generates } = app.server;
-  if (generates === false) return;
+  if (!generates) return;
   const regenerate = debounce(250, generate);
   Object.assign(at("prompt"), { value: prompt, maxLength: limits.prompt });
-  at("new-tokens").max = limits.new_tokens;
+  at("new_tokens").max = limits.new_tokens;
   at("chat-label").hidden = !chat;
-  for (const id of ["prompt", "chat", "new-tokens", "temperature", "seed"]) listen(id, "input", regenerate);
+  listen("prompt-form", "input", regenerate);
   listen("prompt-form", "submit", (submitted) => {
     submitted.preventDefault();
     const isRunning = at("again").textContent === "stop";

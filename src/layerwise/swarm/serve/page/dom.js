@@ -15,6 +15,7 @@ export const at = (id) => document.getElementById(id);
 export const listen = (id, name, work) => at(id).addEventListener(name, work);
 export const write = (id, text) => (at(id).textContent = text);
 export const say = (text) => write("live", text);
+export const showError = (id, error) => (at(id).hidden = !write(id, error?.message ?? ""));
 
 /** Make an element. Attributes whose name begins with "on" are listeners; undefined ones are left out. */
 export function el(tag, attributes = {}, ...children) {
@@ -28,8 +29,6 @@ export function el(tag, attributes = {}, ...children) {
 }
 export const button = (text, onclick, title) => el("button", { type: "button", onclick, title }, text);
 export const muted = (text, tag = "span") => el(tag, { class: "muted" }, text);
-
-export const showError = (id, error) => (at(id).hidden = !write(id, error?.message ?? ""));
 
 /** Return a function that runs `work` once it has not been called for a while. */
 export function debounce(milliseconds, work) {
@@ -49,17 +48,15 @@ export const signed = (value) => (value < 0 ? "" : "+") + nats(value);
 export const interval = ({ delta, low, high }) =>
   signed(delta) + (low === null ? "" : ` [${nats(low)}, ${nats(high)}]`);
 
-/** Format a large number (1.2 M, 530 MB) and a relative change (−8.3%). */
+/** Format a large number (1.2 M, 530 MB) and a relative change (−8.3%, or nothing). */
 export function quantity(value, unit = "") {
   const power = Math.min(3, Math.floor(Math.log10(Math.max(1, value)) / 3));
   const scaled = value / 1000 ** power;
   return `${scaled.toFixed(power && scaled < 100 ? 1 : 0)} ${["", "k", "M", "G"][power]}${unit}`.trim();
 }
-export const bytes = (value) => quantity(value, "B");
-export function change(original, now) {
-  const percent = (100 * (now - original)) / original;
-  return `${percent > 0 ? "+" : ""}${percent.toFixed(Math.abs(percent) < 9.95 ? 1 : 0)}%`.replace("-", "−");
-}
+const PERCENT = { style: "percent", signDisplay: "exceptZero", maximumFractionDigits: 1 };
+export const change = (before, now) =>
+  before === now ? "" : (now / before - 1).toLocaleString("en-US", PERCENT).replace("-", "−");
 
 export async function copy(text, pressed) {
   const isCopied = await navigator.clipboard?.writeText(text).then(() => true, () => false);

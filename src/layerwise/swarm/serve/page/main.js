@@ -1,8 +1,8 @@
 /** Start the page: the playground of one model, or the live page of a swarm. */
 
-import { call, connection, getToken, latest, setToken, stream } from "./api.js";
+import { call, getToken, latest, setToken, stream } from "./api.js";
 import { settings, startColumns } from "./columns.js";
-import { app, at, copy, debounce, emit, listen, on, showError, without, write } from "./dom.js";
+import { app, at, copy, debounce, emit, listen, on, say, showError, without, write } from "./dom.js";
 import { setPlan, startPlan } from "./plan.js";
 import { startScore } from "./score.js";
 import { showImportance, startStrip } from "./strip.js";
@@ -10,28 +10,35 @@ import { startSwarm } from "./swarm.js";
 import { startTake } from "./take.js";
 
 const MAX_LINKED_TEXT = 2000; // characters
-const FIELDS = { prompt: "prompt", new_tokens: "new-tokens", temperature: "temperature", seed: "seed", text: "text" };
+const LINKED_FIELDS = ["prompt", "new_tokens", "temperature", "seed", "text"];
 const measuring = latest();
 const wait = () => new Promise((resolve) => setTimeout(resolve, 1500));
+const duration = (seconds) => (seconds < 90 ? `${Math.ceil(seconds)} s` : `${Math.round(seconds / 60)} min`);
 
 /** Measure every layer on a text, or on the server's. Edits do not interrupt this. */
 async function measure(text) {
-  const { depth, text: { name } } = app.server;
-  const source = text === null ? name : "your text";
-  let isKnown = false;
+  const { depth, text: { name, tokens: size } } = app.server;
+  const [source, total] = text === null ? [name, depth * size] : ["your text", NaN];
+  let [first, isKnown] = [null, false];
   app.layers.clear();
   write("finding", "Which layers can go?");
+  write("progress", `Measuring on ${source}: each layer reads 8 paragraphs first.`);
   await measuring(async (signal) => {
-    for await (const { layers = [], done, finding, measured } of stream("api/importance", { text }, signal)) {
+    for await (const { layers, done, finding, measured } of stream("api/importance", { text }, signal)) {
       for (const each of layers) app.layers.set(each.layer, each);
       showImportance();
       if (finding) write("finding", finding);
-      const progress = measured < depth ? `: ${measured} of ${depth} layers` : "; the intervals become narrower";
-      write("progress", done ? `Measured on ${source}.` : `Measuring on ${source}${progress}`);
+      const now = { time: Date.now(), read: [...app.layers.values()].reduce((sum, { tokens }) => sum + tokens, 0) };
+      first ??= now;
+      const seconds = ((total - now.read) * (now.time - first.time)) / (now.read - first.read) / 1000;
+      const left = seconds > 0 ? `; about ${duration(seconds)} left` : "";
+      const state = `Measuring on ${source}: ${measured} of ${depth} layers have an interval${left}.`;
+      write("progress", done ? `Measured on ${source}.` : state);
       if (app.layers.size === depth && (!isKnown || done)) emit("measured");
+      if (done) say(finding ?? "");
       isKnown = app.layers.size === depth;
     }
-  }).catch(({ message }) => write("progress", message));
+  }).catch(({ message }) => say(write("progress", message)));
 }
 
 /** Keep the state of the page in the fragment of its address. */
@@ -44,7 +51,7 @@ const saveState = debounce(300, () => {
 
 async function restoreState() {
   const state = new URLSearchParams(location.hash.slice(1));
-  for (const [name, id] of Object.entries(FIELDS)) if (state.has(name)) at(id).value = state.get(name);
+  for (const id of LINKED_FIELDS) if (state.has(id)) at(id).value = state.get(id);
   at("chat").checked = state.has("chat");
   at("text-panel").open ||= state.has("text");
   if (!(await setPlan(state.get("plan") ?? without(), "")) && !app.plan) await setPlan(without(), "");
@@ -53,7 +60,7 @@ async function restoreState() {
 async function startPlay() {
   write("structure", app.server.structure);
   at("play").hidden = at("more").hidden = false;
-  at("writing").hidden = app.server.generates === false;
+  at("writing").hidden = !app.server.generates;
   for (const startPanel of [startPlan, startStrip, startColumns, startScore, startTake]) startPanel();
   await restoreState();
   on("plan", saveState);
@@ -80,8 +87,8 @@ async function start() {
   await (mode === "play" ? startPlay() : startSwarm());
 }
 
-connection.addEventListener("token", () => ([at("wrong").hidden, at("access").hidden] = [!getToken(), false]));
-connection.addEventListener("lost", async () => {
+on("token", () => ([at("wrong").hidden, at("access").hidden] = [!getToken(), false]));
+on("lost", async () => {
   if (app.server?.mode !== "play" || !at("banner").hidden) return;
   showError("banner", new Error("The server does not answer. Trying to reconnect."));
   while (!(await call("api/state").catch(() => null))) await wait();

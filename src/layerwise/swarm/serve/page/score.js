@@ -2,21 +2,17 @@
 
 import { latest, stream } from "./api.js";
 import { shade } from "./columns.js";
-import { app, at, bytes, change, count, debounce, el, listen, nats, on, plural, quantity, signed, write,
-} from "./dom.js";
+import { app, at, change, count, debounce, el, listen, nats, on, plural, say, signed, write } from "./dom.js";
+import { SIZES } from "./plan.js";
 
 const scoring = latest();
-const ROWS = [["perplexity", "perplexity", (value) => value?.toFixed(1) ?? "above 1e308"], ["KV slots", "slots", count],
-  ["tokens/s", "tokens_per_second", (value) => count(Math.round(value))], ["parameters", "parameters", quantity],
-  ["weights", "bytes", bytes]];
-
-const compare = (original, plan) =>
-  original === null || plan === null ? "" : original === plan ? "same" : change(original, plan);
+const ROWS = [["perplexity", "perplexity", (value) => value?.toFixed(1) ?? "above 1e308"],
+  ["tokens/s", "tokens_per_second", (value) => count(Math.round(value))], ...SIZES];
 
 function show({ tokens, difference, finding, ...costs }) {
   at("score").hidden = false;
   at("score").classList.remove("stale");
-  write("score-finding", finding);
+  say(write("score-finding", finding));
   write("score-state", `${plural(difference.tokens, "token")} in ${plural(difference.documents, "document")}`);
   at("scored").replaceChildren(...tokens.map(({ text, original, plan }) => {
     const span = el("span", {}, text);
@@ -24,13 +20,12 @@ function show({ tokens, difference, finding, ...costs }) {
     if (original !== null) shade(span, plan - original, `${words()}: ${signed(plan - original)}`);
     return span;
   }));
-  const lines = ROWS.map(([name, key, format]) => {
+  at("score-table").replaceChildren(...ROWS.map(([name, key, format = count]) => {
     const { original, plan } = costs[key];
-    const values = [format(original), format(plan), compare(original, plan)];
+    const relative = original === null || plan === null ? "" : change(original, plan) || "same";
+    const values = [format(original), format(plan), relative];
     return el("tr", {}, el("th", { scope: "row" }, name), ...values.map((value) => el("td", {}, value)));
-  });
-  const head = ["", "original model", "plan", "change"].map((name) => el("th", { scope: "col" }, name));
-  at("score-table").replaceChildren(el("tr", {}, ...head), ...lines);
+  }));
 }
 
 async function score() {

@@ -17,6 +17,11 @@ function repeat(texts) {
   return [texts.length > 1 ? `[${texts.join(" ")}]*2` : `${body}*${Number(times ?? 1) + 1}`];
 }
 
+function shuffle(texts) {
+  const keyed = texts.map((text) => ({ text, key: Math.random() }));
+  return keyed.sort((one, other) => one.key - other.key).map(({ text }) => text);
+}
+
 /** Rename the layers inside texts, but not their numbers of runs and gains. */
 const NAMES = /\*\d+|:(?:mean|sum|gain=[-+.\de]+)|(?:[A-Za-z]\w*:)?(\d+(?:-\d+)?)(\.\w+)?/g;
 const rename = (name) => (texts) =>
@@ -26,17 +31,21 @@ const keepSublayer = (sublayer) => rename((whole) => `${whole.replace(/\.\w+$/, 
 /** Write (5|6)*2 as (Q4_0:5|Q4_0:6)*2. */
 export const quantize = (type) => rename((whole, layers, part) => `${type}:${layers}${part}`);
 
-/** Edits of a selection: the new texts, the fewest stages, and a description. */
+/** Edits of a selection: the new texts, the fewest stages, and what the edit does. */
 export const EDITS = {
-  "run again": { work: repeat, title: "Run the selected layers once more; the weights are shared" },
-  reverse: { work: (texts) => texts.toReversed(), least: 2, title: "Run the selected layers in reverse order" },
-  parallel: { work: (texts) => [`(${texts.join("|")})`], least: 2, title: "Run side by side, average the outputs" },
-  "loop ×3": { work: (texts) => [`(${texts.join("|")})*3`], least: 2, title: "Run side by side, three times in a row" },
-  "damp ½": { work: (texts) => [`(${texts.join(" ")}):gain=0.5`], title: "Add half of the update (gain 0.5)" },
-  "attention only": { work: keepSublayer("attn"), sublayers: true, title: "Run without the MLP" },
-  "MLP only": { work: keepSublayer("mlp"), sublayers: true, title: "Run without the attention" },
+  skip: { work: () => [], title: "Skip the layers (Delete)" },
+  "run again": { work: repeat, title: "Run the layers once more, with the same weights" },
+  "repeat middle": { work: (texts) => texts.map(() => texts[texts.length >> 1]), least: 2,
+    title: "Run the middle layer in place of each of the others" },
+  reverse: { work: (texts) => texts.toReversed(), least: 2, title: "Run the layers in reverse order" },
+  shuffle: { work: shuffle, least: 2, title: "Run the layers in random order" },
+  parallel: { work: (texts) => [`(${texts.join("|")})`], least: 2,
+    title: "Give all layers the same input, and average their outputs" },
+  "loop ×3": { work: (texts) => [`(${texts.join("|")})*3`], least: 2, title: "Run in parallel, three times in a row" },
+  "damp ½": { work: (texts) => [`(${texts.join(" ")}):gain=0.5`], title: "Add only half of the update of the layers" },
+  "attention only": { work: keepSublayer("attn"), sublayers: true, title: "Skip the MLP of the layers" },
+  "MLP only": { work: keepSublayer("mlp"), sublayers: true, title: "Skip the attention of the layers" },
   ungroup: { work: (texts) => texts.map(unwrap), wrapped: true, title: "Remove brackets and repeats" },
-  skip: { work: () => [], title: "Skip the selected layers (Delete)" },
 };
 
 /** Place each skipped layer after the nearest layer before it; `index` counts the stages before an item. */

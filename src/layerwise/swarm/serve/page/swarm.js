@@ -6,8 +6,11 @@ import { app, at, count, el, interval, listen, muted, numbers, plural, showError
 
 const STATES = { live: "live", suspected: "late", gone: "failed", quarantined: "quarantined" };
 const FACTS = {
-  "layers-live": "layers live", "nodes-live": "nodes live", running: "running requests", queued: "queued",
-  completed: "answered", degraded: "with missing layers", refused: "refused", tokens: "tokens",
+  "layers live": ({ depth, live_layers: { length } }) => `${length} of ${depth}`,
+  "nodes live": ({ nodes }) => `${nodes.filter(({ state }) => state === "live").length} of ${nodes.length}`,
+  "running requests": ({ running }) => count(running.length), queued: ({ queued }) => count(queued),
+  answered: ({ completed }) => count(completed), "with missing layers": ({ degraded }) => count(degraded),
+  refused: ({ refused }) => count(refused), tokens: ({ tokens }) => count(tokens),
 };
 const LIMITS = { nodes: 2000, requests: 20, events: 50 };
 const asking = latest();
@@ -18,51 +21,48 @@ const layerOf = (name) => Number(/(\d+)[^:\d]*$/.exec(name)?.[1] ?? -1);
 const isReplacement = (name) => name.includes(":"); // a layer of another model
 const isUp = ({ state }) => state === "live" || state === "suspected";
 
-/** Write layers as a plan does: 0-3 7. */
-function ranges(layers) {
-  const parts = [];
-  for (const layer of [...layers].sort((one, other) => one - other)) {
-    if (parts.at(-1)?.[1] === layer - 1) parts.at(-1)[1] = layer;
-    else parts.push([layer, layer]);
-  }
-  return parts.map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join(" ");
-}
+/** Write ascending layers as a plan does: 0-3 7. */
+const ranges = (layers) => layers.filter((layer) => !layers.includes(layer - 1)).map((first) => {
+  const last = layers.find((layer) => layer >= first && !layers.includes(layer + 1));
+  return first === last ? `${first}` : `${first}-${last}`;
+}).join(" ");
 
-function makeColumn(layer, attributes, text = "", span = 1) {
+function makeCell(layer, attributes, text = "", span = 1) {
   const made = el("i", attributes, text);
   made.style.gridColumn = `${layer + 1} / span ${span}`;
   return made;
 }
 
-function showLayers({ depth, nodes, live_layers: live }) {
+/** Make a row: a name, a cell at the place of each layer, and a note. */
+const makeRow = (attributes, name, cells, ...note) => el("li", attributes, el("span", { title: name }, name),
+  el("div", { class: "cells" }, ...cells), el("span", {}, ...note));
+
+function makeLayerRows({ depth, nodes, live_layers: live }) {
   const step = Math.ceil(depth / 12);
   const ticks = numbers(depth).filter((layer) => layer % step === 0);
-  at("axis").replaceChildren(...ticks.map((layer) => makeColumn(layer, {}, layer, Math.min(step, depth - layer))));
-  const ownLayers = ({ layers }) => [...new Set(layers.filter((each) => !isReplacement(each)).map(layerOf))];
-  const held = nodes.filter(isUp).flatMap(ownLayers);
-  const cells = numbers(depth).map((layer) => {
-    if (!live.includes(layer)) return makeColumn(layer, { class: "none", title: `layer ${layer} is missing` }, "×");
-    const size = held.filter((each) => each === layer).length;
-    return makeColumn(layer, { class: size === 1 ? "one" : "", title: plural(size, "live replica") }, size);
+  const axis = ticks.map((layer) => makeCell(layer, {}, layer, Math.min(step, depth - layer)));
+  const ownLayers = ({ layers }) => new Set(layers.filter((each) => !isReplacement(each)).map(layerOf));
+  const held = nodes.filter(isUp).map(ownLayers);
+  const replicas = numbers(depth).map((layer) => {
+    if (!live.includes(layer)) return makeCell(layer, { class: "none", title: `layer ${layer} is missing` }, "×");
+    const size = held.filter((each) => each.has(layer)).length;
+    return makeCell(layer, { class: size === 1 ? "one" : "", title: plural(size, "live replica") }, size);
   });
-  at("grid").style.setProperty("--depth", depth);
-  at("replicas").replaceChildren(...cells);
   const missing = numbers(depth).filter((layer) => !live.includes(layer));
-  write("fewest", missing.length ? `missing: ${ranges(missing)}` : "");
+  const note = missing.length ? `missing: ${ranges(missing)}` : "";
+  return [makeRow({}, "layer", axis), makeRow({ id: "replicas" }, "replicas", replicas, note)];
 }
 
 function makeNode(node) {
   const { name, state, layers, median, p99, waiting, calls, failures, reason } = node;
   const cells = [...Map.groupBy(layers, layerOf)].map(([layer, names]) => {
     const kind = names.every(isReplacement) ? "replacement" : "";
-    return makeColumn(layer, { class: kind, title: `${name}: layer ${names.join(", ")}` });
+    return makeCell(layer, { class: kind, title: `${name}: layer ${names.join(", ")}` });
   });
   const work = [milliseconds(median), waiting && `${waiting} running`, failures && `${count(failures)} failed`];
-  const text = ` ${isUp(node) ? work.filter(Boolean).join(", ") : reason}`;
   const title = reason || `${plural(calls, "call")}, 99th percentile ${milliseconds(p99)}`;
-  const info = el("span", { title }, el("b", {}, STATES[state] ?? state), text);
-  const line = { class: `line ${state}`, "data-node": name };
-  return el("div", line, el("span", { title: name }, name), el("div", { class: "cells" }, ...cells), info);
+  const note = ` ${isUp(node) ? work.filter(Boolean).join(", ") : reason}`;
+  return makeRow({ class: state, "data-node": name, title }, name, cells, el("b", {}, STATES[state] ?? state), note);
 }
 
 function showLists({ running, events }) {
@@ -80,17 +80,16 @@ function showLists({ running, events }) {
 }
 
 const showState = (state, textContent) => Object.assign(at("state"), { className: `pill ${state}`, textContent });
+
 function show(seen) {
-  const { depth, nodes, quorum, running } = seen;
-  const [live, up] = [seen.live_layers.length, nodes.filter(({ state }) => state === "live").length];
+  const { depth, nodes, quorum, live_layers: { length: live } } = seen;
   if (live === depth) showState("live", "all layers live");
   else showState(live ? "suspected" : "gone", live ? `${depth - live} of ${depth} layers missing` : "no layer is live");
-  write("quorum", quorum ? `quorum: ${quorum}` : "");
-  const counts = { ...seen, running: running.length };
-  for (const id of Object.keys(FACTS)) write(id, count(counts[id] ?? 0));
-  write("layers-live", `${live} of ${depth}`);
-  write("nodes-live", `${up} of ${nodes.length}`);
-  showLayers(seen);
+  write("quorum", quorum && `quorum: ${quorum}`);
+  const facts = Object.entries(FACTS).map(([name, format]) => [el("dd", {}, format(seen)), el("dt", {}, name)]);
+  at("facts").replaceChildren(...facts.map((fact) => el("div", {}, ...fact)));
+  at("grid").style.setProperty("--depth", depth);
+  at("layers").replaceChildren(...makeLayerRows(seen));
   at("nodes").replaceChildren(...nodes.slice(0, LIMITS.nodes).map(makeNode));
   showLists(seen);
 }
@@ -119,6 +118,7 @@ async function ask(submitted) {
   const [path, input] = app.server.chat ? ["v1/chat/completions", { messages: [{ role: "user", content: prompt }] }]
     : ["v1/completions", { prompt }];
   const began = performance.now();
+  showError("generate-error", null);
   await asking(async (signal) => {
     const body = { stream: true, max_tokens, temperature, ...input };
     for await (const { choices, layerwise } of stream(path, body, signal)) {
@@ -134,9 +134,7 @@ async function ask(submitted) {
 }
 
 export function startSwarm() {
-  const facts = Object.entries(FACTS).map(([id, text]) => el("div", {}, el("dt", {}, text), el("dd", { id }, "–")));
   const key = Object.entries({ ...STATES, "live replacement": "of another model" });
-  at("facts").replaceChildren(...facts);
   at("node-key").replaceChildren(...key.map(([name, text]) => el("span", { class: name }, el("i"), text)));
   at("chat").checked = app.server.chat;
   for (const id of ["chat-label", "seed-label", "shades", "answers"]) at(id).hidden = true;
