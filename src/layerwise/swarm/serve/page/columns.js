@@ -1,12 +1,11 @@
 /** What the model writes: the original model on the left; on the right the plan, or two examples of one. */
 
-import { latest, stream } from "./api.js";
+import { cancel, stream } from "./api.js";
 import { app, at, button, debounce, el, isIdentity, listen, muted, nats, on, plural, ranked, showError, without, write,
 } from "./dom.js";
 import { setPlan } from "./plan.js";
 
 const STRONGEST = 4; // nats at which the shade of a token is strongest
-const generating = latest();
 let shown = ""; // what the columns show, or are about to show
 
 export const settings = () => ({
@@ -36,7 +35,6 @@ function show({ card, tokens, foot }, { token, shades, end }, other) {
     const words = `${nats(Math.abs(value))} nats ${value > 0 ? "less" : "more"} likely under ${other}`;
     if (value !== null) shade(tokens.children[index], value, words);
   });
-  if (shades) foot.append(` · shaded by what ${other} finds less likely`);
   if (!end) return;
   card.classList.remove("running");
   const pace = `${end.tokens_per_second.toFixed(1)} tokens/s · first token after ${end.first_token_ms.toFixed(0)} ms`;
@@ -66,22 +64,22 @@ async function generate() {
   at("answers").replaceChildren(...panes.map(({ card }) => card), ...(wanted.length ? [] : [hint]));
   showError("generate-error", null);
   write("again", "stop");
-  const isDone = await generating(async (signal) => {
+  try {
     for (const [index, { plan, name }] of (wanted.length ? wanted : [app.plan]).entries()) {
-      for await (const event of stream("api/generate", { plan, ...settings() }, signal)) {
+      for await (const event of stream("api/generate", { plan, ...settings() })) {
         if (event.column === "plan") show(panes[index], event, "the original model");
         else if (event.column === "original" && !index) show(original, event, name);
       }
+      if (key !== shown) return;
     }
-  }).catch((error) => {
+  } catch (error) {
+    showError("generate-error", error);
     shown = "";
-    showEnd(error);
-  });
-  if (isDone) showEnd();
+  }
+  showEnd();
 }
 
-function showEnd(error) {
-  if (error) showError("generate-error", error);
+function showEnd() {
   write("again", "run again");
   for (const card of document.querySelectorAll(".running")) card.classList.remove("running");
 }
@@ -97,7 +95,7 @@ export function startColumns() {
   listen("prompt-form", "submit", (submitted) => {
     submitted.preventDefault();
     const isRunning = at("again").textContent === "stop";
-    generating.cancel();
+    cancel("api/generate");
     showEnd();
     shown = "";
     if (!isRunning) generate();

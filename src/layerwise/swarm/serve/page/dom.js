@@ -33,10 +33,10 @@ export const muted = (text, tag = "span") => el(tag, { class: "muted" }, text);
 /** Return a function that runs `work` once it has not been called for a while. */
 export function debounce(milliseconds, work) {
   let timer = 0;
-  return Object.assign(() => {
+  return () => {
     clearTimeout(timer);
     timer = setTimeout(work, milliseconds);
-  }, { cancel: () => clearTimeout(timer) });
+  };
 }
 
 export const count = (value) => value.toLocaleString("en-US");

@@ -1,6 +1,6 @@
 /** Start the page: the playground of one model, or the live page of a swarm. */
 
-import { call, getToken, latest, setToken, stream } from "./api.js";
+import { call, getToken, setToken, stream } from "./api.js";
 import { settings, startColumns } from "./columns.js";
 import { app, at, copy, debounce, emit, listen, on, say, showError, without, write } from "./dom.js";
 import { setPlan, startPlan } from "./plan.js";
@@ -11,7 +11,6 @@ import { startTake } from "./take.js";
 
 const MAX_LINKED_TEXT = 2000; // characters
 const LINKED_FIELDS = ["prompt", "new_tokens", "temperature", "seed", "text"];
-const measuring = latest();
 const wait = () => new Promise((resolve) => setTimeout(resolve, 1500));
 const duration = (seconds) => (seconds < 90 ? `${Math.ceil(seconds)} s` : `${Math.round(seconds / 60)} min`);
 
@@ -23,8 +22,8 @@ async function measure(text) {
   app.layers.clear();
   write("finding", "Which layers can go?");
   write("progress", `Measuring on ${source}: each layer reads 8 paragraphs first.`);
-  await measuring(async (signal) => {
-    for await (const { layers, done, finding, measured } of stream("api/importance", { text }, signal)) {
+  try {
+    for await (const { layers, done, finding, measured } of stream("api/importance", { text })) {
       for (const each of layers) app.layers.set(each.layer, each);
       showImportance();
       if (finding) write("finding", finding);
@@ -38,7 +37,9 @@ async function measure(text) {
       if (done) say(finding ?? "");
       isKnown = app.layers.size === depth;
     }
-  }).catch(({ message }) => say(write("progress", message)));
+  } catch ({ message }) {
+    say(write("progress", message));
+  }
 }
 
 /** Keep the state of the page in the fragment of its address. */

@@ -16,14 +16,11 @@ let queue = Promise.resolve();
 const inOrder = (work) => (queue = queue.then(work).catch(() => false));
 
 /** Set the plan to a text, or to what `text()` returns when its turn comes. Resolves to true if it is valid. */
-export function setPlan(text, message) {
-  type.cancel();
-  return inOrder(async () => {
-    if (!(await apply(typeof text === "function" ? text() : text))) return false;
-    if (app.plan.plan !== past.plans[past.at]) past.plans.splice(++past.at, Infinity, app.plan.plan);
-    return showPast(message);
-  });
-}
+export const setPlan = (text, message) => inOrder(async () => {
+  if (!(await apply(typeof text === "function" ? text() : text))) return false;
+  if (app.plan.plan !== past.plans[past.at]) past.plans.splice(++past.at, Infinity, app.plan.plan);
+  return showPast(message);
+});
 
 /** Change the list of stage texts. */
 export const edit = (work, message) => setPlan(() => work(app.plan.stages.map(({ text }) => text)).join(" "), message);
@@ -81,25 +78,22 @@ function showDetails({ original, explain, cost, matrix, steps }) {
 
 /** Draw the matrix A: rows are steps, the last one the output; columns are the embedding and the steps. */
 function drawWiring(matrix, steps) {
-  const [canvas, size] = [at("wiring"), matrix.length];
-  canvas.width = canvas.height = size;
-  const drawing = canvas.getContext("2d");
   const share = (weight) => (weight === 1 ? "" : `${Number(weight.toFixed(3))} of `);
-  const words = matrix.map((weights, y) => {
-    weights.forEach((weight, x) => {
-      const place = x && Number(/(\d+)[^:]*$/.exec(steps[x - 1])[1]) / app.server.depth;
-      drawing.fillStyle = x ? `oklch(${0.45 + 0.4 * place} 0.13 ${300 - 200 * place})` : "#8d8f94";
-      drawing.globalAlpha = weight && Math.min(1, 0.3 + 0.7 * Math.abs(weight));
-      drawing.fillRect(x, y, 1, 1);
-    });
+  const places = steps.map((name) => Number(/(\d+)[^:]*$/.exec(name)[1]) / app.server.depth);
+  const colors = ["0.65 0 0", ...places.map((place) => `${0.45 + 0.4 * place} 0.13 ${300 - 200 * place}`)];
+  at("wiring").replaceChildren(...matrix.map((weights, y) => {
     const read = ["the embedding", ...steps].flatMap((name, x) => (weights[x] ? [share(weights[x]) + name] : []));
-    return `${y < steps.length ? `Step ${y + 1}, layer ${steps[y]},` : "The output"} reads ${read.join(", ")}.`;
-  });
-  canvas.onpointerdown = canvas.onpointermove = ({ offsetY }) =>
-    write("reads", words[Math.floor((offsetY / canvas.clientHeight) * size)] ?? "");
+    const words = `${y < steps.length ? `Step ${y + 1}, layer ${steps[y]},` : "The output"} reads ${read.join(", ")}.`;
+    const opacity = (weight) => weight && Math.min(1, 0.3 + 0.7 * Math.abs(weight));
+    const end = (x) => `${(100 * (x + 1)) / matrix.length}%`;
+    const stops = weights.map((weight, x) => `oklch(${colors[x]} / ${opacity(weight)}) 0 ${end(x)}`);
+    const row = el("div", { onpointerenter: () => write("reads", words) });
+    row.style.background = `linear-gradient(90deg, ${stops})`;
+    return row;
+  }));
 }
 
-const type = debounce(200, () => inOrder(() => apply(at("plan").value)));
+const type = debounce(200, () => at("plan").value === app.plan.plan || inOrder(() => apply(at("plan").value)));
 
 export function startPlan() {
   at("plan").maxLength = app.server.limits.plan;

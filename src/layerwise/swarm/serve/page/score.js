@@ -1,11 +1,10 @@
 /** What the plan loses on a pasted text: loss per token, the difference with its interval, and costs. */
 
-import { latest, stream } from "./api.js";
+import { cancel, stream } from "./api.js";
 import { shade } from "./columns.js";
 import { app, at, change, count, debounce, el, listen, nats, on, plural, say, signed, write } from "./dom.js";
 import { SIZES } from "./plan.js";
 
-const scoring = latest();
 const ROWS = [["perplexity", "perplexity", (value) => value?.toFixed(1) ?? "above 1e308"],
   ["tokens/s", "tokens_per_second", (value) => count(Math.round(value))], ...SIZES];
 
@@ -31,15 +30,17 @@ function show({ tokens, difference, finding, ...costs }) {
 async function score() {
   const text = at("text").value;
   at("measure-text").disabled = !text.trim();
-  scoring.cancel();
+  cancel("api/score");
   if (!text.trim() || !at("text-panel").open) return;
   at("score").classList.add("stale");
-  await scoring(async (signal) => {
-    for await (const { stage, result } of stream("api/score", { plan: app.plan.plan, text }, signal)) {
+  try {
+    for await (const { stage, result } of stream("api/score", { plan: app.plan.plan, text })) {
       if (stage) write("score-state", `running the ${stage === "plan" ? "plan" : "original model"} …`);
       if (result) show(result);
     }
-  }).catch(({ message }) => write("score-state", message));
+  } catch ({ message }) {
+    write("score-state", message);
+  }
 }
 
 export function startScore() {

@@ -38,10 +38,9 @@ function buildItem(item) {
   return block;
 }
 
-/** Draw the strip again; blocks that moved slide to their new places. */
+/** Draw the strip again. */
 function render() {
   const strip = at("strip");
-  const before = new Map(findCells().map((cell) => [cell.dataset.layer, cell.getBoundingClientRect()]));
   const hadFocus = strip.contains(document.activeElement);
   gesture = null;
   items = layOut(app.plan).map((item, position) => ({ ...item, position, block: buildItem(item) }));
@@ -54,13 +53,6 @@ function render() {
   showImportance();
   showSelection();
   setFocus(focus, hadFocus);
-  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
-  for (const cell of findCells()) {
-    const [old, now] = [before.get(cell.dataset.layer), cell.getBoundingClientRect()];
-    if (!old || (old.left === now.left && old.top === now.top)) continue;
-    const transform = `translate(${old.left - now.left}px, ${old.top - now.top}px)`;
-    cell.animate([{ transform }, { transform: "none" }], { duration: 220, easing: "cubic-bezier(.2, .8, .2, 1)" });
-  }
 }
 
 /** Show the importance of the layers. The elements stay, so that a drag is not interrupted. */
@@ -224,7 +216,8 @@ function pressKey(event) {
 }
 
 export function startStrip() {
-  at("edits").replaceChildren(...Object.entries(EDITS).map(([name, { title }]) => el("div", {}, el("b", {}, name), `: ${title}`)));
+  const explain = ([name, { title }]) => el("div", {}, el("b", {}, name), `: ${title}`);
+  at("edits").replaceChildren(...Object.entries(EDITS).map(explain));
   const handlers = { pointerdown: press, pointermove: drag, pointerup: release, pointercancel: release,
     keydown: pressKey, focusin: ({ target }) => setFocus(itemOf(target).position, false),
     click: ({ target, detail }) => !detail && toggle(itemOf(target)) }; // `release` handles clicks by pointer

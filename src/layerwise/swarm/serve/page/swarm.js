@@ -1,6 +1,6 @@
 /** The live page of a swarm: nodes, layers, requests and events, and a prompt with what its answer cost. */
 
-import { latest, stream } from "./api.js";
+import { stream } from "./api.js";
 import { makePane, settings } from "./columns.js";
 import { app, at, count, el, interval, listen, muted, numbers, plural, showError, write } from "./dom.js";
 
@@ -13,7 +13,6 @@ const FACTS = {
   refused: ({ refused }) => count(refused), tokens: ({ tokens }) => count(tokens),
 };
 const LIMITS = { nodes: 2000, requests: 20, events: 50 };
-const asking = latest();
 
 const clock = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
 const milliseconds = (seconds) => (seconds === null ? "" : `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms`);
@@ -119,9 +118,8 @@ async function ask(submitted) {
     : ["v1/completions", { prompt }];
   const began = performance.now();
   showError("generate-error", null);
-  await asking(async (signal) => {
-    const body = { stream: true, max_tokens, temperature, ...input };
-    for await (const { choices, layerwise } of stream(path, body, signal)) {
+  try {
+    for await (const { choices, layerwise } of stream(path, { stream: true, max_tokens, temperature, ...input })) {
       tokens.append(choices[0]?.text ?? choices[0]?.delta?.content ?? "");
       if (!layerwise) continue;
       const seconds = ((performance.now() - began) / 1000).toFixed(1);
@@ -129,8 +127,10 @@ async function ask(submitted) {
         el("div", {}, `tokens ${span.from_token + 1} to ${span.to_token}: plan ${span.plan}, ${describeCost(span)}`));
       foot.replaceChildren(`${seconds} s · ${describeCost(layerwise)}`, ...(spans.length > 1 ? spans : []));
     }
-  }).catch((error) => showError("generate-error", error));
-  card.classList.remove("running");
+  } catch (error) {
+    showError("generate-error", error);
+  }
+  if (tokens.isConnected) card.classList.remove("running");
 }
 
 export function startSwarm() {

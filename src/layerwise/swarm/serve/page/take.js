@@ -1,7 +1,7 @@
 /** Presets, and what can be taken away: commands, a checkpoint, a sweep or a search. */
 
 import { stream } from "./api.js";
-import { app, at, button, copy, el, listen, muted, on, ranked, without, write } from "./dom.js";
+import { app, at, button, copy, el, listen, on, ranked, without, write } from "./dom.js";
 import { setPlan } from "./plan.js";
 
 /** Commands of the form, and the names of their arguments. */
@@ -10,16 +10,12 @@ const ACTIONS = { folder: ["save as a Hugging Face folder", "name"], gguf: ["sav
 
 function showPresets() {
   const { depth, plans } = app.server;
-  const [layers, presets] = [ranked().map(({ layer }) => layer), []];
-  if (layers.length === depth && depth > 2) {
-    presets.push({ label: `without layer ${layers[0]}`, plan: without(layers[0]) });
-    presets.push({ label: `without layers ${layers[0]} and ${layers[1]}`, plan: without(layers[0], layers[1]) });
-  }
-  const [first, last] = [Math.round(depth * 0.4), Math.round(depth * 0.4) + Math.max(2, Math.round(depth / 8)) - 1];
-  const repeated = `0-${first - 1} (${first}-${last}):gain=0.5*2 ${last + 1}-${depth - 1}`;
-  if (first && last < depth - 1) presets.push({ label: `${first}-${last} twice at half strength`, plan: repeated });
-  const chips = [...presets, ...plans].map(({ label, plan }) => button(label, () => setPlan(plan, `${label}.`), plan));
-  at("presets").replaceChildren(muted("Try"), ...chips);
+  const [least, second] = ranked().map(({ layer }) => layer);
+  const presets = [{ label: `without layer ${least}`, plan: without(least) },
+    { label: `without layers ${least} and ${second}`, plan: without(least, second) }];
+  const known = app.layers.size === depth && depth > 2 ? presets : [];
+  const chips = [...known, ...plans].map(({ label, plan }) => button(label, () => setPlan(plan, `${label}.`), plan));
+  at("presets").replaceChildren(...chips);
 }
 
 function showCommands() {
@@ -46,7 +42,8 @@ async function run(submitted) {
   const [path, body] = ACTIONS[action][1] === "name" ? ["api/save", { output: argument, format: action }]
     : ["api/start", { verb: action, text, ...(action === "search" && { budget: argument }) }];
   log.replaceChildren();
-  [log.hidden, at("start").disabled] = [false, true];
+  log.hidden = false;
+  at("run").inert = true;
   try {
     for await (const event of stream(path, { plan, ...body })) {
       const end = event.path ?? event.report ?? `exit status ${event.exit}`;
@@ -56,7 +53,7 @@ async function run(submitted) {
   } catch ({ message }) {
     log.append(message);
   }
-  showCommands();
+  at("run").inert = false;
 }
 
 export function startTake() {
