@@ -93,7 +93,7 @@ def test_a_range_is_edited_as_one(page: Page) -> None:
     page.drag(page.place(gauge(4)), page.place(gauge(5)), page.place(gauge(6)))
     press_tool(page, "parallel")
     wait_for_plan(page, "0-3 (4|5|6) 7-11")
-    press_tool(page, "run again")
+    press_tool(page, "repeat")
     wait_for_plan(page, "0-3 (4|5|6)*2 7-11")
     press_tool(page, "ungroup")
     wait_for_plan(page, "0-11")

@@ -47,7 +47,7 @@ function targets() {
   if (!isIdentity()) return [{ name: "the plan", plan, title: ["plan ", el("code", {}, plan)] }];
   const layers = app.layers.size < app.server.depth ? [] : [ranked()[0].layer, ranked().at(-1).layer];
   return layers.map((layer) => {
-    const use = button("use this plan", () => setPlan(without(layer), `Layer ${layer} skipped.`));
+    const use = button("use this plan", () => setPlan(without(layer), `Layer ${layer} skipped.`), without(layer));
     const [name, title] = [`the plan without layer ${layer}`, [`for example, without layer ${layer}`, use]];
     return { name, plan: without(layer), title };
   });

@@ -34,7 +34,7 @@ export const quantize = (type) => rename((whole, layers, part) => `${type}:${lay
 /** Edits of a selection: the new texts, the fewest stages, and what the edit does. */
 export const EDITS = {
   skip: { work: () => [], title: "Skip the layers (Delete)" },
-  "run again": { work: repeat, title: "Run the layers once more, with the same weights" },
+  repeat: { work: repeat, title: "Run the layers once more, with the same weights" },
   "repeat middle": { work: (texts) => texts.map(() => texts[texts.length >> 1]), least: 2,
     title: "Run the middle layer in place of each of the others" },
   reverse: { work: (texts) => texts.toReversed(), least: 2, title: "Run the layers in reverse order" },

@@ -129,6 +129,7 @@ async function ask(submitted) {
     }
   } catch (error) {
     showError("generate-error", error);
+    card.replaceChildren();
   }
   if (tokens.isConnected) card.classList.remove("running");
 }

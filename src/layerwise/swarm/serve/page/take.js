@@ -15,11 +15,11 @@ function showPresets() {
     { label: `without layers ${least} and ${second}`, plan: without(least, second) }];
   const known = app.layers.size === depth && depth > 2 ? presets : [];
   const chips = [...known, ...plans].map(({ label, plan }) => button(label, () => setPlan(plan, `${label}.`), plan));
-  at("presets").replaceChildren(...chips);
+  at("presets").replaceChildren(chips.length ? "Try" : "", ...chips);
 }
 
 function showCommands() {
-  const line = (text) => el("li", {}, el("code", {}, text), button("copy", ({ target }) => copy(text, target)));
+  const line = (text) => el("li", {}, button("copy", ({ target }) => copy(text, target), text), " ", el("code", {}, text));
   at("commands").replaceChildren(...Object.values(app.plan.commands).filter(Boolean).map(line));
   at("start").disabled = Boolean(write("reason", app.plan.can_save[at("action").value] ?? ""));
 }
