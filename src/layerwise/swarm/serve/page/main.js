@@ -18,12 +18,13 @@ const duration = (seconds) => (seconds < 90 ? `${Math.ceil(seconds)} s` : `${Mat
 async function measure(text) {
   const { depth, text: { name, tokens: size } } = app.server;
   const [source, total] = text === null ? [name, depth * size] : ["your text", NaN];
-  let [first, isKnown] = [null, false];
+  let first = null;
   app.layers.clear();
   write("finding", "Which layers can go?");
   write("progress", `Measuring on ${source}: each layer reads 8 paragraphs first.`);
   try {
     for await (const { layers, done, finding, measured } of stream("api/importance", { text })) {
+      const before = app.layers.size;
       for (const each of layers) app.layers.set(each.layer, each);
       showImportance();
       if (finding) write("finding", finding);
@@ -33,9 +34,8 @@ async function measure(text) {
       const left = seconds > 0 ? `; about ${duration(seconds)} left` : "";
       const state = `Measuring on ${source}: ${measured} of ${depth} layers have an interval${left}.`;
       write("progress", done ? `Measured on ${source}.` : state);
-      if (app.layers.size === depth && (!isKnown || done)) emit("measured");
+      if (done || (before < depth && app.layers.size === depth)) emit("measured");
       if (done) say(finding ?? "");
-      isKnown = app.layers.size === depth;
     }
   } catch ({ message }) {
     say(write("progress", message));

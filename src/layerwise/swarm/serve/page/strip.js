@@ -119,34 +119,29 @@ async function changeSelection(work, name) {
   setFocus(items.findIndex(({ index }) => index === first));
 }
 
-/** Edit an item as it is when its turn comes: an earlier edit may have moved, skipped or restored it. */
-function editItem({ stage, layers, index }, work, message) {
+/**
+ * Move an item so that `slot` other stages are before it; without a slot, skip or restore it.
+ * When the turn of the edit comes, earlier ones may have moved, skipped or restored the item.
+ */
+function editItem({ stage, layers, index }, message, slot) {
   const text = stage?.text ?? `${layers[0]}`;
   const isSame = (item) => item.layers[0] === layers[0] && (!item.stage || item.stage.text === text);
   const distance = (item) => Math.abs(item.index - index);
   return edit((all) => {
     const [found] = items.filter(isSame).sort((one, other) => distance(one) - distance(other));
-    return found ? work(all, found) : all;
+    if (!found) return all;
+    const rest = found.stage ? all.toSpliced(found.index, 1) : all;
+    return found.stage && slot === undefined ? rest : rest.toSpliced(slot ?? found.index, 0, text);
   }, message);
 }
 
-const remove = (texts, { stage, index }) => (stage ? texts.toSpliced(index, 1) : texts);
-const skip = (item) => editItem(item, remove, `${nameOf(item)} skipped.`);
+const toggle = (item) => editItem(item, `${nameOf(item)} ${item.stage ? "skipped" : "restored"}.`);
+const activate = (item) => (isGroup(item) ? select(item.index) : toggle(item));
 
-/** Skip a layer or restore it; select a group or block. */
-function toggle(item) {
-  if (isGroup(item)) return select(item.index);
-  const restore = (texts, { index }) => texts.toSpliced(index, 0, `${item.layers[0]}`);
-  const change = (texts, found) => (found.stage ? remove : restore)(texts, found);
-  return editItem(item, change, `${nameOf(item)} ${item.stage ? "skipped" : "restored"}.`);
-}
-
-/** Move an item so that `slot` other stages are before it. */
 function move(item, slot) {
-  const { stage, index, layers } = item;
+  const { stage, index } = item;
   if (slot < 0 || slot > app.plan.stages.length - (stage ? 1 : 0) || (stage && slot === index)) return;
-  const change = (texts, found) => remove(texts, found).toSpliced(slot, 0, stage?.text ?? `${layers[0]}`);
-  editItem(item, change, `${nameOf(item)} moved to place ${slot + 1}.`);
+  editItem(item, `${nameOf(item)} moved to place ${slot + 1}.`, slot);
 }
 
 function press(event) {
@@ -190,7 +185,7 @@ function release(event) {
   if (event.type === "pointercancel") return;
   setFocus(item.position, mode !== "range");
   if (mode === "range") showSelection();
-  else if (mode === "press") toggle(item);
+  else if (mode === "press") activate(item);
   else if (slot !== undefined) move(item, slot);
 }
 
@@ -202,7 +197,7 @@ function pressKey(event) {
   if (event.key === "Escape") select(null);
   else if (edge !== undefined) setFocus(edge);
   else if (isDelete && selection) changeSelection(EDITS.skip.work, "skip");
-  else if (isDelete && item.stage) skip(item);
+  else if (isDelete && item.stage) toggle(item);
   else if (!step || event.ctrlKey || event.metaKey) return;
   else if (event.altKey) {
     move(item, item.index + (item.stage || step < 0 ? step : 0));
@@ -220,7 +215,7 @@ export function startStrip() {
   at("edits").replaceChildren(...Object.entries(EDITS).map(explain));
   const handlers = { pointerdown: press, pointermove: drag, pointerup: release, pointercancel: release,
     keydown: pressKey, focusin: ({ target }) => setFocus(itemOf(target).position, false),
-    click: ({ target, detail }) => !detail && toggle(itemOf(target)) }; // `release` handles clicks by pointer
+    click: ({ target, detail }) => !detail && activate(itemOf(target)) }; // `release` handles clicks by pointer
   for (const [name, handler] of Object.entries(handlers)) listen("strip", name, handler);
   on("plan", render);
   window.addEventListener("resize", debounce(150, () => app.plan && render()));

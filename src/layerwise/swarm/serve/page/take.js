@@ -19,7 +19,8 @@ function showPresets() {
 }
 
 function showCommands() {
-  const line = (text) => el("li", {}, button("copy", ({ target }) => copy(text, target), text), " ", el("code", {}, text));
+  const copyButton = (text) => button("copy", ({ target }) => copy(text, target), text);
+  const line = (text) => el("li", {}, copyButton(text), " ", el("code", {}, text));
   at("commands").replaceChildren(...Object.values(app.plan.commands).filter(Boolean).map(line));
   at("start").disabled = Boolean(write("reason", app.plan.can_save[at("action").value] ?? ""));
 }
