@@ -175,3 +175,52 @@ def test_the_page_fits_its_window(browser: Page, server: Running, tmp_path: Path
     assert not browser.evaluate(OVERFLOWS)
     browser.picture(tmp_path / "page.png")
     assert (tmp_path / "page.png").stat().st_size > 10_000
+
+
+def test_every_control_has_a_name_and_is_large_enough(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
+    page.drag(page.place(gauge(4)), page.place(gauge(6)))
+    page.wait("document.querySelectorAll('[aria-current=true]').length === 3")
+    named = {node["name"]["value"] for node in page.controls()}
+    assert "" not in named
+    assert named >= {"Plan", "Undo", "parallel", "Quantize", "prompt", "temperature", "Text to score", "Command"}
+    sizes = "[...document.querySelectorAll('button, select, summary, textarea')].map((each) => each.offsetHeight)"
+    assert min(size for size in page.evaluate(sizes) if size) >= 24
+
+
+LEAST_CONTRAST = """
+(() => {
+  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const paint = (...colors) => {
+    canvas.fillStyle = 'white';
+    canvas.fillRect(0, 0, 1, 1);
+    for (canvas.fillStyle of colors) canvas.fillRect(0, 0, 1, 1);
+    const linear = (value) => (value <= 10 ? value / 3294.6 : ((value / 255 + 0.055) / 1.055) ** 2.4);
+    const [red, green, blue] = [...canvas.getImageData(0, 0, 1, 1).data].map(linear);
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05;
+  };
+  const contrast = (element) => {
+    const behind = [];
+    for (let each = element; each; each = each.parentElement) behind.unshift(getComputedStyle(each).backgroundColor);
+    const [one, other] = [paint(...behind), paint(...behind, getComputedStyle(element).color)];
+    return Math.max(one, other) / Math.min(one, other);
+  };
+  const hasText = ({ childNodes }) => [...childNodes].some(({ data }) => data?.trim());
+  const isRead = (each) => each.checkVisibility() && hasText(each) && !each.matches(':disabled, option');
+  return Math.min(...[...document.querySelectorAll('body *')].filter(isRead).map(contrast));
+})()
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_enough_contrast(browser: Page, server: Running, scheme: str) -> None:
+    browser.show("about:blank")
+    browser.show(server.url, scheme=scheme)
+    browser.wait("document.querySelectorAll('#answers .tokens [title]').length > 5")
+    browser.wait("document.getAnimations().every((each) => each.effect.target.className !== 'block')")
+    assert browser.evaluate(LEAST_CONTRAST) >= 4.5
+    paint = "document.querySelectorAll('.cell').forEach((each, index) => each.style.setProperty('--level', `{}%`))"
+    for level in range(0, 100, 12):
+        browser.evaluate("document.querySelectorAll('.block').forEach((each) => (each.style.transition = 'none'))")
+        browser.evaluate(paint.format(f"${{{level} + index}}"))
+        assert browser.evaluate(LEAST_CONTRAST) >= 4.5

@@ -95,6 +95,12 @@ class Page:
         x, y, width, height = self.evaluate(f"[{box}.x, {box}.y, {box}.width, {box}.height]")
         return x + across * width, y + height / 2
 
+    def controls(self) -> list[dict[str, Any]]:
+        """Return the controls as assistive technology sees them."""
+        roles = {"button", "textbox", "checkbox", "combobox", "spinbutton", "DisclosureTriangle"}
+        nodes = self._call("Accessibility.getFullAXTree")["nodes"]
+        return [node for node in nodes if not node["ignored"] and node["role"]["value"] in roles]
+
     def picture(self, file: Path) -> None:
         content = self._call("Page.captureScreenshot", {"captureBeyondViewport": True})["data"]
         file.write_bytes(base64.b64decode(content))

@@ -2,8 +2,6 @@
 
 import { emit } from "./dom.js";
 
-export const getToken = () => sessionStorage.getItem("layerwise-token");
-export const setToken = (text) => sessionStorage.setItem("layerwise-token", text);
 const makeError = ({ message, position = null }, status) => Object.assign(new Error(message), { position, status });
 
 function reportLoss(error) {
@@ -13,7 +11,8 @@ function reportLoss(error) {
 }
 
 async function send(path, body, signal) {
-  const headers = { "Content-Type": "application/json", ...(getToken() && { Authorization: `Bearer ${getToken()}` }) };
+  const { token } = sessionStorage;
+  const headers = { "Content-Type": "application/json", ...(token && { Authorization: `Bearer ${token}` }) };
   const content = body && { method: "POST", body: JSON.stringify(body) };
   const response = await fetch(path, { headers, signal, ...content }).catch(reportLoss);
   if (response.ok) return response;

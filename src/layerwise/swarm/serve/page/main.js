@@ -1,6 +1,6 @@
 /** Start the page: the playground of one model, or the live page of a swarm. */
 
-import { call, getToken, setToken, stream } from "./api.js";
+import { call, stream } from "./api.js";
 import { settings, startColumns } from "./columns.js";
 import { app, at, copy, debounce, emit, listen, on, say, showError, without, write } from "./dom.js";
 import { setPlan, startPlan } from "./plan.js";
@@ -88,7 +88,7 @@ async function start() {
   await (mode === "play" ? startPlay() : startSwarm());
 }
 
-on("token", () => ([at("wrong").hidden, at("access").hidden] = [!getToken(), false]));
+on("token", () => ([at("wrong").hidden, at("access").hidden] = [!sessionStorage.token, false]));
 on("lost", async () => {
   if (app.server?.mode !== "play" || !at("banner").hidden) return;
   showError("banner", new Error("The server does not answer. Trying to reconnect."));
@@ -99,7 +99,7 @@ on("lost", async () => {
 });
 listen("access", "submit", (event) => {
   event.preventDefault();
-  setToken(at("token").value.trim());
+  sessionStorage.token = at("token").value.trim();
   at("token").value = "";
   start();
 });
