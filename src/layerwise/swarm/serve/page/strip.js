@@ -102,7 +102,7 @@ function showSelection() {
   const types = ["quantize", ...app.server.types].map((type) => el("option", {}, type));
   const onchange = ({ target }) => changeSelection(quantize(target.value), `quantize to ${target.value}`);
   if (types.length > 1) tools.push(el("select", { "aria-label": "Quantize", onchange }, ...types));
-  const clear = button("clear", () => setFocus(focus, !select(null)), "Clear the selection (Escape)");
+  const clear = button("clear", () => [select(null), setFocus(focus)], "Clear the selection (Escape)");
   at("tools").replaceChildren(el("code", {}, [...new Set([texts[0], texts.at(-1)])].join(" … ")), ...tools, clear);
   if (!gesture) say(`Selected: ${texts.join(" ")}.`);
 }
