@@ -82,7 +82,7 @@ function setFocus(position, isFocused = true) {
   if (isFocused) items[focus].block.focus();
 }
 
-function select(anchor, end = anchor) {
+export function select(anchor, end = anchor) {
   const last = app.plan.stages.length - 1;
   selection = anchor === null ? null : { anchor: clamp(anchor, last), end: clamp(end, last) };
   showSelection();

@@ -3,6 +3,7 @@
 import { stream } from "./api.js";
 import { app, at, button, copy, el, listen, on, ranked, without, write } from "./dom.js";
 import { setPlan } from "./plan.js";
+import { select } from "./strip.js";
 
 /** Commands of the form, and the names of their arguments. */
 const ACTIONS = { folder: ["save as a Hugging Face folder", "name"], gguf: ["save as GGUF", "name"],
@@ -14,8 +15,19 @@ function showPresets() {
   const presets = [{ label: `without layer ${least}`, plan: without(least) },
     { label: `without layers ${least} and ${second}`, plan: without(least, second) }];
   const known = app.layers.size === depth && depth > 2 ? presets : [];
+  const [first, last] = [Math.round(depth * 0.4), Math.round(depth * 0.4) + Math.max(2, Math.round(depth / 8)) - 1];
+  if (first && last < depth - 1) {
+    const plan = `0-${first - 1} (${first}-${last}):gain=0.5*2 ${last + 1}-${depth - 1}`;
+    known.push({ label: `layers ${first} to ${last} twice, damped`, plan });
+  }
   const chips = [...known, ...plans].map(({ label, plan }) => button(label, () => setPlan(plan, `${label}.`), plan));
   at("presets").replaceChildren(chips.length ? "Try" : "", ...chips);
+}
+
+/** Select as many layers in the middle of the plan as the slider says. */
+function selectMiddle({ target }) {
+  const first = Math.floor((app.plan.stages.length - target.value) / 2);
+  select(first, first + Number(target.value) - 1);
 }
 
 function showCommands() {
@@ -62,7 +74,9 @@ export function startTake() {
   at("action").replaceChildren(...actions.map((value) => el("option", { value }, ACTIONS[value][0])));
   listen("action", "change", showArgument);
   listen("run", "submit", run);
+  listen("middle", "input", selectMiddle);
   on("plan", showCommands);
+  on("plan", () => (at("middle").max = app.plan.stages.length));
   on("measured", showPresets);
   showArgument();
   showPresets();
