@@ -36,7 +36,7 @@ VALUES: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (TRAIN, "--epochs", "0", "epochs must be above 0"),
     (TRAIN, "--epochs", "1e12", "epochs must be above 0 and at most"),
     (TRAIN, "--learning-rate", "-1e-3", "learning_rate must be above 0"),
-    (TRAIN, "--set", "foo=1", "no training argument 'foo'"),
+    (TRAIN, "--set", "foo=1", "unknown training argument 'foo'"),
     (TRAIN, "--set", "learning_rate=NaN", "learning_rate must be"),
     (TRAIN, "--set", "seed=" + "9" * 5000, "seed must be"),
     (TRAIN, "--set", "lr_scheduler_type=upwards", ARGUMENT),

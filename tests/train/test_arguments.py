@@ -23,7 +23,7 @@ from layerwise.train.recipe import Recipe, Settings
 @pytest.mark.parametrize(
     ("given", "part"),
     [
-        ({"foo": 1}, "no training argument 'foo'"),
+        ({"foo": 1}, "unknown training argument 'foo'"),
         ({"weight_deca": 1}, "did you mean weight_decay"),
         ({"learning_rate": "abc"}, "must be a number"),
         ({"learning_rate": float("nan")}, "must be a number"),

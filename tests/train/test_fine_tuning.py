@@ -169,7 +169,7 @@ def test_unsupported_models_are_rejected(bert: Path, tmp_path: Path) -> None:
     tiny_vit().save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="unknown device 'nowhere'"):
         with_new_head(str(tmp_path), ("a", "b"), device="nowhere")
-    with pytest.raises(CheckpointError, match="BertModel has no separate head"):
+    with pytest.raises(CheckpointError, match="BertModel must have a head outside"):
         head_parameters(AutoModelForSequenceClassification.from_pretrained(bert).bert, ())
 
 

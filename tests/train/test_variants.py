@@ -88,7 +88,7 @@ def test_more_visits_than_positions_are_rejected(single_pass: bool) -> None:
     pixels = torch.zeros(1, 1, 8, 8)
     with (
         stack.under(Plan.parse("0 1 2 0"), single_pass=single_pass),
-        pytest.raises(TrainError, match="must have at most 3 visits, got 4"),
+        pytest.raises(TrainError, match="must run at most 3 layers, counting repeats, got 4"),
     ):
         stack.model(pixel_values=pixels)
 
@@ -491,7 +491,7 @@ def test_states_are_freed_after_their_last_reader(monkeypatch: pytest.MonkeyPatc
 
 def test_layer_weights_of_another_shape_are_rejected() -> None:
     softmax, free = LayerMixing(3, SOFTMAX), LayerMixing(3, FREE)
-    with pytest.raises(PlanError, match="edges must have 3 layers and 3 readers, got 3 and 4"):
+    with pytest.raises(PlanError, match="edges must have 3 layers and 3 rows, got 3 and 4"):
         softmax.set_edges(free.edges())
     with pytest.raises(PlanError, match="edges must have 3 layers"):
         free.set_edges(LayerWeights.identity(4))
@@ -509,7 +509,7 @@ def test_unsupported_plans_are_rejected() -> None:
     for text in ("0 (1|2)", "0 1.mlp 2"):
         with stack.under(Plan.parse(text)), pytest.raises(TrainError, match="without groups and sublayers"):
             model(**inputs)
-    with pytest.raises(TrainError, match="cannot run step by step"):
+    with pytest.raises(TrainError, match="cannot run on its own"):
         stack.run(Plan.parse("0-2"), stack.capture(**inputs))
     other = load(tiny_llama(seed=1))
     union = Stack.with_sources({"a": other, "b": stack})

@@ -1,4 +1,4 @@
-"""Search for the plan within a budget that increases the loss least, confirmed on held-out text.
+"""Search for the plan that fits a budget and increases the loss least, and confirm it on held-out text.
 
 The package is callable::
 

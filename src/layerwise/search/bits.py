@@ -1,9 +1,9 @@
-"""Choose the quantization of each layer within a budget of bytes, and the allocations that need no search.
+"""Choose the quantization type of each layer within a budget of bytes, and baselines that need no search.
 
-Each choice for a layer (unchanged, each GGUF type that saves bytes, skipped with the edit `drop`) is measured alone.
-Assuming that loss increases add up, the change with the smallest increase per byte is applied until the plan is within
-the limit (multiple-choice knapsack; Sinha and Zoltners 1979, Operations Research 27(3)); exchanges improve the result.
-`build_rule_plans` and `draw_random_allocations` need no search.
+For every layer, each choice (unchanged, a GGUF type that saves bytes, or skipped) is measured with all other layers
+unchanged. Assuming that loss increases add up, the change with the smallest increase per saved byte is made until the
+plan fits the limit (multiple-choice knapsack; Sinha and Zoltners 1979, Operations Research 27(3)). Exchanges between
+layers then improve the result. The baselines are `build_rule_plans` and `draw_random_allocations`.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ IMATRIX = "imatrix"
 SMALLEST_TYPE = INTEGER_TYPES[0]
 
 MAX_EXCHANGES = 48
-"""Maximum number of exchanges that are measured around a plan: the most promising ones."""
+"""Maximum number of exchanges that are measured in a round, the most promising first."""
 
 Choice = Visit | None
-"""Visit of a layer; None if it is skipped."""
+"""How a layer runs; None if it is skipped."""
 
 
 @dataclass(frozen=True)
 class Allocations:
-    """Options for every layer of `space` (a GGUF type, unquantized or skipped), with their bytes.
+    """The choices for every layer of `space`: a GGUF type, unquantized, or skipped.
 
-    `rises` has the loss increase when only this layer is changed.
+    `rises` has the loss increase when only this layer is changed, by layer and choice.
     """
 
     space: Space
@@ -71,7 +71,7 @@ class Allocations:
         return [choice for number, choice in self.rises if number == layer]
 
     def find_best(self) -> Plan:
-        """Return the plan within the limit with the lowest loss, assuming that loss increases add up.
+        """Return the plan within the limit that has the lowest loss if loss increases add up, found greedily.
 
         Raises:
             MeasureError: If no plan is within the limit.
@@ -87,8 +87,8 @@ class Allocations:
             ]
             if not changes:
                 raise MeasureError(
-                    f"--budget must be at least {space.cost(plan):,.0f} bytes, the size with every layer at its fewest "
-                    f"bits, got {space.limit:,.0f}. Pass a larger budget, or --edits bits,drop."
+                    f"--budget must be at least {space.cost(plan):,.0f} bytes, the size with every layer in its "
+                    f"smallest type, got {space.limit:,.0f}. Pass a larger budget, or --edits bits,drop."
                 )
             _, layer, _, choice = min(changes, key=lambda change: change[:3])
             now[layer] = choice
@@ -137,9 +137,9 @@ def list_choices(space: Space, layer: int) -> tuple[Choice, ...]:
 
 
 def apply_choice(now: Sequence[Stage], layer: int, choice: Choice) -> tuple[Stage, ...]:
-    """Replace every visit of `layer` by `choice`, or remove them if it is None.
+    """Replace every occurrence of `layer` by `choice`, or remove them all if `choice` is None.
 
-    If no stage visits the layer, `choice` is inserted in the original order.
+    If the layer does not occur, `choice` is inserted before the first layer with a higher number.
 
     >>> plan = Plan.parse("0-2 1")
     >>> Plan(apply_choice(unroll(plan), 1, Visit(1, source="Q4_0"))), Plan(apply_choice(unroll(plan), 1, None))
@@ -164,10 +164,10 @@ def allocate(
     width: int = WIDTH,
     settings: RungSettings | None = None,
 ) -> Iterator[SearchStep]:
-    """Yield the best allocation by single increases, compared with `controls`, then rounds of exchanges from the best.
+    """Yield the round that compares the best allocation with `controls`, then rounds of exchanges from the best plans.
 
     Raises:
-        MeasureError: If even the fewest bits are above the limit.
+        MeasureError: If the plan exceeds the limit even with every layer in its smallest type.
     """
     allocations = Allocations.measure(evaluator, space)
     settings = replace(settings or RungSettings(), min_survivors=width)
@@ -188,9 +188,9 @@ def allocate(
 def build_rule_plans(
     space: Space, scores: Iterable[Score], power: Mapping[int, float] = MappingProxyType({})
 ) -> dict[str, Plan]:
-    """Return the allocation of each rule by name, without rules that find none within the limit.
+    """Return the allocation of each rule by name; rules that find none within the limit are omitted.
 
-    `power` is the mean squared input of each layer, from an importance matrix.
+    `power` has the mean squared input of each layer, from an importance matrix.
     """
     influence = block_influence(scores)
     orders = {
@@ -213,9 +213,9 @@ def draw_random_allocations(space: Space, count: int, seed: int) -> list[Plan]:
 
 
 def assign_by_rank(space: Space, order: Sequence[int]) -> Plan | None:
-    """Assign a larger type than the uniform one to as many first layers of `order` as fit, a smaller one to the others.
+    """Quantize the first layers of `order` with more bits than the rest, as many as fit the limit.
 
-    Without an order every layer has the uniform type. Returns None if no type is within the limit.
+    If `order` is empty, every layer has the same type. Return None if no type fits the limit.
     """
     ladder = _ladder(space)
     plans = (assign_uniform(space.depth, source) for source in ladder)
@@ -239,7 +239,7 @@ def _assign(types: Mapping[int, str | None]) -> Plan:
 
 
 def assign_uniform(depth: int, source: str | None) -> Plan:
-    """Return the plan with every layer at one type, or unquantized.
+    """Return the plan with every layer in the same type, or unquantized if `source` is None.
 
     >>> assign_uniform(3, "Q8_0")
     Plan('Q8_0:0-2')

@@ -1,4 +1,4 @@
-"""Budget of a search in layers, milliseconds or bytes, and the front of loss and cost."""
+"""Budget of a search in layers, milliseconds or bytes, and the Pareto front of loss and cost."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ _FIX = 'Pass, for example, "layers=24", "layers=0.75x", "ms=0.75x" or "bytes=0.8
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limit on the cost of a plan: a number, or a share of the cost of the original model such as `0.75x`.
+    """Limit on the cost of a plan: a number, or a multiple of the original model's cost, such as `0.75x`.
+
+    Exactly one of the arguments is required.
 
     Args:
-        layers: Layer evaluations; a sublayer counts one half.
+        layers: Number of layer evaluations. A sublayer counts as one half.
         ms: Milliseconds of a forward pass, including embedding and head.
-        bytes: Bytes of the plan's weights, each layer once, in memory or in the GGUF file.
+        bytes: Bytes of the weights, in memory or in the GGUF file. A layer that runs several times counts once.
 
     Raises:
-        OptionError: If not exactly one limit is given, or if it is not a positive number or share.
+        OptionError: If there is not exactly one limit, or if it is not a positive number or multiple.
 
     Example:
     >>> Budget(layers=24), Budget(ms="0.75x").limit(80.0)
@@ -46,7 +48,9 @@ class Budget:
         text = str(getattr(self, given[0]))
         match = _AMOUNT.fullmatch(text)
         if match is None or not 0 < float(match[1]) < math.inf:
-            raise OptionError(f"budget {given[0]} must be a positive number or share, got {text[:40]!r}. {_FIX}")
+            raise OptionError(
+                f"budget {given[0]} must be a positive number, or a multiple such as 0.75x, got {text[:40]!r}. {_FIX}"
+            )
         object.__setattr__(self, given[0], text)
 
     def __repr__(self) -> str:
@@ -57,7 +61,7 @@ class Budget:
 
     @classmethod
     def parse(cls, text: str | Budget) -> Budget:
-        """Parse `layers=24`, `layers=0.75x`, `ms=0.75x` or `bytes=0.8x`; a `Budget` is returned unchanged.
+        """Parse a budget such as `layers=24` or `ms=0.75x`; return a `Budget` unchanged.
 
         >>> Budget.parse("layers=24") == Budget(layers=24)
         True
@@ -75,7 +79,7 @@ class Budget:
 
     @property
     def fits_original(self) -> bool:
-        """Return True for a share of at least the original model.
+        """Check whether the limit is a multiple of the original model's cost of at least 1.
 
         >>> Budget(layers="2x").fits_original, Budget(layers="0.9x").fits_original, Budget(layers=40).fits_original
         (True, False, False)
@@ -84,7 +88,7 @@ class Budget:
         return text.endswith("x") and float(text[:-1]) >= 1
 
     def limit(self, original: float) -> float:
-        """Return the limit for a model that costs `original`; a share of layers is rounded down.
+        """Return the limit for an original model that costs `original`; a multiple of layers is rounded down.
 
         >>> Budget(layers="0.7x").limit(12)
         8.0
@@ -96,7 +100,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class FrontPoint:
-    """Plan on the front, its cost and its loss in nats/token."""
+    """A plan on the Pareto front, its cost, and its loss in nats/token."""
 
     plan: Plan
     cost: float

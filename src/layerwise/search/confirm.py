@@ -1,10 +1,14 @@
-"""Confirm the selected plan on held-out text, compared with the controls.
+"""Confirm the selected plan on held-out text, and compare it with the controls.
 
-Rows of measure `search`, in nats/token. Of a plan on a text (`search`, `select`, `report`, `second`): `delta_nll`,
-the difference to the original model; `again`, the same value with the 95 % prediction interval for another text of as
-many documents (each side times the square root of 2); `gap` (of `report`), delta_nll minus that on the search text. Of
-a control on `report` and `second`: `above_chosen`, its loss minus the selected plan's, paired by document (`random`:
-the mean of the sets); `better` (of `random`), the share of random sets with a lower loss than the selected plan.
+The rows have the measure `search` and are in nats/token. The texts are `search`, `select`, `report` and `second`.
+
+    delta_nll      loss of a plan minus that of the original model
+    again          the same, with a 95 % prediction interval for another text with as many documents
+    gap            delta_nll on the report text minus delta_nll on the search text
+    above_chosen   loss of a control minus that of the selected plan, paired by document; `random` is averaged
+    better         share of the random plans with a lower loss than the selected plan
+
+The prediction interval is the confidence interval with each side multiplied by the square root of 2.
 """
 
 from __future__ import annotations
@@ -48,8 +52,8 @@ def _again(score: Score, low: float, high: float) -> Score:
 def compute_selection_gap(search: Iterable[Loss], report: Iterable[Loss], whole: Plan, plan: Plan) -> list[Score]:
     """Return the selection bias of a plan: its loss increase on held-out text minus that on the search text.
 
-    Standard errors add in quadrature; Student's t interval with Satterthwaite's degrees of freedom. Empty if a text has
-    too few units.
+    Standard errors are added in quadrature; the interval is Student's t with Satterthwaite's degrees of freedom. There
+    is no row if a text has too few documents.
     """
     parts, compared = [], {str(whole), str(plan)}
     for losses, sign in ((search, -1.0), (report, 1.0)):
@@ -72,9 +76,9 @@ def compare_controls(
     *,
     seed: int,
 ) -> list[Score]:
-    """Return `above_chosen` of every control and of the random sets, and `better`.
+    """Return the rows `above_chosen` of every control and of the random plans, and `better` of the random plans.
 
-    A control that selects the same plan has no row.
+    A control that equals the selected plan has no row.
     """
     rows = list(losses)
     names = {name: str(plan) for name, plan in controls.items() if plan != selected}

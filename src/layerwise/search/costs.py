@@ -1,7 +1,7 @@
-"""Cost of a plan in layers, milliseconds and bytes, as a sum over its layers and sublayers.
+"""Cost of a plan in layers, milliseconds or bytes, as a sum over its layers and sublayers.
 
-Milliseconds are timed at each module inside the model's own forward pass; `measure_milliseconds` checks the sum for
-full plans. A sublayer is costed as if the other branch were not computed, although layerwise computes it.
+Milliseconds are timed at each module during a forward pass of the model; `measure_milliseconds` also times full plans
+to check the sums. The cost of a sublayer assumes that the other one is not computed, although layerwise computes it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Piece = tuple[int, str | None]
 
 @dataclass(frozen=True, slots=True)
 class CostTable:
-    """Costs of layers, sublayers and the `rest` (embedding, norm, head); `at_types` are those of quantized layers."""
+    """Costs of layers and sublayers, of quantized ones by type (`at_types`), and of all else (`rest`)."""
 
     pieces: Mapping[Piece, float]
     rest: float
@@ -44,7 +44,7 @@ class CostTable:
         return self.pieces[piece] if kind is None else self.at_types[kind, piece]
 
     def sum_weights(self, plan: Plan) -> float:
-        """Sum the costs of the weights that `plan` needs, each once."""
+        """Return the cost of all weights that `plan` uses; a layer that runs several times counts once."""
         needed = {(step.source, step.layer, step.sublayer) for step in plan.steps()}
         distinct = {each for each in needed if each[2] is None or (*each[:2], None) not in needed}
         pieces = (((layer, half), weight_type(source)) for source, layer, half in distinct)
@@ -53,7 +53,7 @@ class CostTable:
 
 @dataclass(frozen=True)
 class PlanCosts:
-    """Cost tables of a model: always bytes, and milliseconds if they were measured."""
+    """Costs of plans of a model in layers, bytes and, if they were measured, milliseconds."""
 
     depth: int
     bytes: CostTable
@@ -75,7 +75,7 @@ class PlanCosts:
             return sum(1.0 if sublayer is None else 0.5 for _, sublayer in steps)
         if unit == "ms":
             if self.ms is None:
-                raise ValueError("milliseconds were not measured: construct PlanCosts with a table of them")
+                raise ValueError("milliseconds were not measured. Pass ms to PlanCosts.")
             return self.ms.rest + sum(self.ms.pieces[step] for step in steps)
         return self.bytes.sum_weights(plan)
 
@@ -83,8 +83,8 @@ class PlanCosts:
 def count_bytes(stack: Stack) -> CostTable:
     """Return the bytes of every layer, of its sublayers if it can be split, and of all other weights.
 
-    Sizes are those in memory, or those in the GGUF file, whose layers are split in the proportions of memory. A
-    quantized layer has quantized matrices; its other weights are as in memory. Shared weights count once.
+    For a GGUF file these are the bytes in the file; sublayers have the same shares of a layer as in memory. In a
+    quantized layer, only the matrices are smaller. Shared weights count once.
     """
     pieces = _with_halves(stack, _bytes)
     rest = float(_bytes(stack.model)) - sum(pieces[layer, None] for layer in range(stack.depth))
@@ -101,7 +101,7 @@ def count_bytes(stack: Stack) -> CostTable:
 
 
 def count_parameters(stack: Stack) -> CostTable:
-    """Return the number of parameters of every layer, of its sublayers if it can be split, and of everything else."""
+    """Return the parameters of every layer, of its sublayers if it can be split, and of everything else."""
     pieces = _with_halves(stack, numbers_of)
     rest = float(numbers_of(stack.model)) - sum(pieces[layer, None] for layer in range(stack.depth))
     return CostTable(pieces, rest, {(kind, piece): size for kind in TYPES for piece, size in pieces.items()})
@@ -121,7 +121,7 @@ def _bytes(module: nn.Module) -> int:
 
 
 REPEATS = 25
-"""Number of timed passes, of which the median is taken, after two for warm-up."""
+"""Number of timed passes. The median is used."""
 
 _WARM_UP = 2
 
@@ -129,13 +129,13 @@ _WARM_UP = 2
 def measure_milliseconds(
     stack: Stack, setting: Setting, plans: Sequence[Plan] = (), *, repeats: int = REPEATS
 ) -> tuple[CostTable, dict[Plan, float]]:
-    """Time every layer, and passes under each of `plans`, in turns.
+    """Time every layer, and forward passes under each of `plans`.
 
     Returns:
         The cost table in milliseconds, and the median time of a pass under each plan.
 
     Raises:
-        UnsupportedModelError: For decoding without a cache.
+        UnsupportedModelError: If decoding is timed and the model has no cache.
     """
     blocks, branches, identity = _blocks(stack), _branches(stack), Plan.identity(stack.depth)
 

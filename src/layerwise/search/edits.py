@@ -1,11 +1,14 @@
-"""Edits that turn a plan into adjacent plans: pure functions of plans, without a model.
+"""Edits that change a plan by one step. They are pure functions of plans and need no model.
 
-    drop, sublayers     skip a layer, or its attention or MLP (FinerCut, BlockPruner); an exchange restores another
-    bits                quantize a layer to a GGUF type (`layerwise.search.bits`)
-    repeat, damp        run up to four layers twice; damped, each pass applies part of its update
-    parallel, reorder   run two neighbors on the same state and add both updates; or swap them
+    drop        skip a layer
+    sublayers   skip the attention or the MLP of a layer (FinerCut, BlockPruner)
+    bits        quantize a layer to a GGUF type (`layerwise.search.bits`)
+    repeat      run up to four consecutive layers twice
+    damp        run them twice, with each update scaled down
+    parallel    run two adjacent layers on the same input and add both updates
+    reorder     swap two adjacent layers
 
-`repeat` and `damp` raise the cost. Other models may provide layers. Edits act on unrolled stages, except for groups.
+Edits do not change the inside of a group.
 """
 
 from __future__ import annotations
@@ -23,17 +26,17 @@ from layerwise.plan.plan import Block, Group, Reduction, Stage, Visit
 Edit = Literal["drop", "sublayers", "repeat", "damp", "parallel", "reorder", "bits"]
 EDITS: tuple[Edit, ...] = get_args(Edit)
 CHEAPER_EDITS: tuple[Edit, ...] = ("drop", "sublayers")
-"""Edits that make a plan cheaper, one step at a time."""
+"""Edits that make a plan cheaper."""
 
 BITS: Edit = "bits"
 EDITS_WITH_BITS: tuple[Edit, ...] = ("drop", "repeat", "reorder")
 """Edits that can be combined with `bits`."""
 
 MAX_REPEAT = 4
-"""Maximum number of consecutive layers that `repeat` runs twice, if layers can be skipped too."""
+"""Default maximum number of consecutive layers that `repeat` runs twice."""
 
 GAINS = (0.25, 0.5)
-"""Share of its update that each pass applies under `damp`."""
+"""Factors by which `damp` scales updates."""
 
 
 def check_edits(names: Sequence[str]) -> tuple[Edit, ...]:
@@ -51,7 +54,7 @@ def check_edits(names: Sequence[str]) -> tuple[Edit, ...]:
 
 
 def unroll(plan: Plan) -> tuple[Stage, ...]:
-    """Return the stages of a plan with repeats and blocks written out.
+    """Return the stages of a plan, with repeats and blocks expanded.
 
     >>> [str(Plan((stage,))) for stage in unroll(Plan.parse("0*2 [1 2]*2 (3|4)"))]
     ['0', '0', '1', '2', '1', '2', '(3|4)']
@@ -69,7 +72,7 @@ def unroll(plan: Plan) -> tuple[Stage, ...]:
 
 
 def list_cheaper(plan: Plan, edits: Sequence[Edit]) -> list[Plan]:
-    """Return every plan that one of the edits makes cheaper by one step.
+    """Return every plan that one of the edits makes cheaper.
 
     >>> [str(each) for each in list_cheaper(Plan.parse("0-2"), ("drop",))]
     ['1 2', '0 2', '0 1']
@@ -81,7 +84,7 @@ def list_cheaper(plan: Plan, edits: Sequence[Edit]) -> list[Plan]:
 def list_neighbors(
     plan: Plan, edits: Sequence[Edit], depth: int, sources: Sequence[str] = (), max_repeat: int = MAX_REPEAT
 ) -> list[Plan]:
-    """Return every plan one exchange away: a skipped layer is swapped in, or another edit is made.
+    """Return every plan one exchange away: skip a layer and restore another one, or make another edit.
 
     >>> [str(each) for each in list_neighbors(Plan.parse("0 2"), ("drop",), 3)]
     ['1 2', '0 1']
@@ -113,7 +116,7 @@ def swap_sources(now: Sequence[Stage], sources: Sequence[str]) -> Iterator[tuple
 
 
 def restore_layers(now: Sequence[Stage], depth: int, *, sublayers: bool) -> Iterator[tuple[Stage, ...]]:
-    """Yield the stages with one skipped layer restored at its place; with `sublayers`, or one sublayer of it."""
+    """Yield the stages with one skipped layer restored in order; if `sublayers`, also with one of its sublayers."""
     present = _layers(now)
     for layer in range(depth):
         if layer in present:

@@ -1,8 +1,8 @@
-"""Evaluate plans on text, a round at a time: all candidates of a round form one graph with cached parent states.
+"""Evaluate the candidates of a search round together, so that layers they have in common run once.
 
-A plan costs only the stages after the prefix it shares with the parent, and equal continuations are computed once, so
-the cost of a round is known before it runs. A resumed run reads stored losses. Parent states beyond `max_bytes` are
-recomputed. Batches depend on the text alone, so the loss of a plan does not depend on other plans.
+Candidates are edits of the same parent plan, whose hidden states are cached up to `max_bytes`. A candidate runs only
+the stages after those it shares with the parent. A resumed run reads stored losses. The batches do not depend on the
+plans, so the loss of a plan does not depend on the other candidates.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ from layerwise.stack.executors.graph import Graph, GraphExecutor, build
 from layerwise.stack.inputs import evaluating
 
 MAX_BYTES = 1 << 30
-"""Maximum size of the cached parent states: 1 GiB."""
+"""Maximum size of the cached hidden states: 1 GiB."""
 
 NOT_FINITE = 1e6
-"""Loss in nats/token of a plan whose loss is not finite: larger than any other."""
+"""Replacement for a loss that is not finite, in nats/token. It is larger than any other loss."""
 
 Sink = Callable[[Sequence[Loss]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Forks:
-    """Plans of a round, grouped by the number of stages they share with the parent.
+    """Plans grouped by the number n of stages they share with their parent.
 
-    `at[n]` is the graph of the stages after the first n; `ends[n]` is the plan that ends there.
+    `at[n]` has the graph of their remaining stages, and the plan of each remainder. `ends[n]` is the plan that consists
+    of only the n shared stages.
     """
 
     at: Mapping[int, tuple[Graph, Mapping[Plan, Plan]]]
@@ -53,7 +54,7 @@ class Forks:
 
     @classmethod
     def from_plans(cls, plans: Sequence[Plan], parent: Sequence[Stage]) -> Forks:
-        """Group plans by the prefix they share with the stages of the parent.
+        """Group `plans` by the number of stages they share with `parent`.
 
         >>> plans = [Plan.parse("0 2"), Plan.parse("0 3"), Plan.parse("0 1")]
         >>> forks = Forks.from_plans(plans, unroll(Plan.parse("0-2")))
@@ -86,7 +87,10 @@ class Forks:
 
 @dataclass(slots=True)
 class SearchCost:
-    """Layer and head evaluations times tokens; `naive` is the cost of running each plan separately on all text."""
+    """Cost of a search: evaluations of layers and of the head, times tokens.
+
+    `naive` is the number of layer evaluations if each plan were run separately on all of the text, times tokens.
+    """
 
     layer_tokens: int = 0
     head_tokens: int = 0
@@ -99,9 +103,9 @@ class SearchCost:
 
 
 class WorstCaseEvaluator:
-    """Evaluator that computes nothing and returns the losses for which a search costs most.
+    """Evaluator that runs no model, but returns losses for which the search costs most, to estimate this cost.
 
-    Candidates that leave their parent earliest win, and every round improves until the rounds are used up.
+    The candidate that shares the fewest stages with its parent wins, and every round finds a better plan.
     """
 
     def __init__(self, tokens: Sequence[Numbers], batch_tokens: Sequence[int]) -> None:
@@ -144,11 +148,11 @@ class _Parent:
 
 @dataclass
 class GraphEvaluator:
-    """`Evaluator` that runs a model on the `rungs` of a text.
+    """`Evaluator` that runs a model on text.
 
-    New rows go to `sink`, `stored` rows are not computed again, `spent` counts the computation, and `watch` is called
-    after every loss. The task of a row is `prefix` plus that of the text. With `in_bfloat16`, matrices are multiplied
-    in bfloat16; everything else, including the residual stream, keeps the dtype of the model.
+    `sink` receives new rows, and `stored` rows are not computed again. `watch` is called with the cost so far (`spent`)
+    after every loss. The task of a row begins with `prefix`. If `in_bfloat16`, matrices are multiplied in bfloat16, but
+    the residual stream keeps the dtype of the model.
     """
 
     stack: Stack
@@ -162,7 +166,7 @@ class GraphEvaluator:
     spent: SearchCost = field(default_factory=SearchCost)
 
     def __post_init__(self) -> None:
-        # All rungs use the same kind of unit: documents, or windows if there are few documents.
+        # In all rungs, the unit is a document, or a window if there are few documents.
         by_document = sum(len(piece_lengths(data, min_documents=1)) for data in self.rungs) >= MIN_DOCUMENTS
         self._texts = [_Rung.from_data(data, by_document) for data in self.rungs]
         self._ends = np.cumsum([0, *(len(text.cells) for text in self._texts)])
@@ -188,7 +192,9 @@ class GraphEvaluator:
         return [sum(batch.size for batch in data.batches) for data in self.rungs]
 
     def evaluate(self, plans: Sequence[Plan], rung: int, parent: Plan) -> Numbers:
-        """Return the summed loss of every plan on every unit of a rung, `(plans, units)`; `NOT_FINITE` if not finite.
+        """Return the loss of every plan, summed over each document (or window) of a rung, `(plans, documents)`.
+
+        A loss that is not finite is replaced by `NOT_FINITE` per token.
 
         Raises:
             MeasureError: If the loss of the original model is not finite.
@@ -223,10 +229,10 @@ class GraphEvaluator:
         }
 
     def losses(self, plans: Iterable[Plan]) -> list[Loss]:
-        """Return the rows of plans that were evaluated on all of the text.
+        """Return the loss rows of plans that were evaluated on all of the text.
 
         Raises:
-            MeasureError: If a plan was not.
+            MeasureError: If a plan was evaluated on only a part of the text.
         """
         cells = [(*cell, scored) for each in self._texts for cell, scored in zip(each.cells, each.scored, strict=True)]
         rows = []
@@ -234,8 +240,8 @@ class GraphEvaluator:
             losses = self._nll.get(text, np.full(len(self._at), np.nan))
             if missing := int(np.isnan(losses).sum()):
                 raise MeasureError(
-                    f"plan {text} was evaluated on {losses.size - missing} of {losses.size} windows. Evaluate it on "
-                    "every rung first."
+                    f"plan {text} must be evaluated on all {losses.size} windows of the text, got "
+                    f"{losses.size - missing}. Evaluate it on every rung first."
                 )
             rows += [
                 Loss(text, task, document, window, nll, int(scored), 0)
@@ -309,7 +315,8 @@ class GraphEvaluator:
             self.sink([row for row, cell in zip(rows, at, strict=True) if np.isnan(stored[cell])])
         elif plan == str(Plan.identity(self.stack.depth)):
             raise MeasureError(
-                f"the original model ({plan}) returns non-finite logits. Check the checkpoint or pass --dtype float32."
+                f"the original model ({plan}) returns logits that are not finite. Check the checkpoint, or pass "
+                "--dtype float32."
             )
         stored[at] = [row.nll if math.isfinite(row.nll) else NOT_FINITE * row.tokens for row in rows]
 

@@ -1,11 +1,11 @@
-"""Evolutionary search by the rule of EvoPress (Sieberling et al. 2025, arXiv 2410.14649), on the rungs of the search.
+"""Evolutionary search, as in EvoPress (Sieberling et al. 2025, arXiv 2410.14649).
 
-The first parent is the best of 64 random sets. Each of 32 offspring exchanges one to three layers (the smaller of two
-draws); the best one on all of the text replaces a parent that is not better, for k (n - k) / 1.5 generations with k of
-n layers skipped, as in the authors' script. Unlike theirs, the rungs are the same text in every generation.
+The first parent is the best of 64 random plans. In each generation, 32 offspring exchange one to three layers (the
+smaller of two draws), and the best of them replaces the parent if its loss is lower. If k of n layers are skipped,
+there are k (n - k) / 1.5 generations, as in the authors' script. Unlike there, all generations use the same text.
 
-With other models, half of the exchanges take a layer from one of them, or return it (Akiba et al. 2025, "Evolutionary
-optimization of model merging recipes").
+If layers of other models are allowed, half of the exchanges replace a layer by one of another model, or the reverse
+(Akiba et al. 2025, "Evolutionary optimization of model merging recipes").
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SETTINGS = RungSettings(share=1 / 16, min_survivors=2, alpha=0.0, last=2)
 
 
 def count_generations(space: Space) -> int:
-    """Return the number of generations that the authors' script runs for a plan of this size.
+    """Return the number of generations that the authors' script runs for this model and limit.
 
     >>> count_generations(Space(32, ("drop",), lambda plan: float(len(plan.steps())), 20.0))
     160
@@ -38,15 +38,17 @@ def count_generations(space: Space) -> int:
 
 
 def evolve(evaluator: Evaluator, space: Space, *, seed: int = 0) -> Iterator[SearchStep]:
-    """Yield the generations; the best plan of the last one is the result.
+    """Yield the generations. The best plan of the last one is the result.
 
     Raises:
-        MeasureError: If no set is within the limit.
+        MeasureError: If no plan with skipped layers is within the limit.
     """
     draw = Random(seed)
     starts = [space.original] if space.allows(space.original) else draw_random_sets(space, FIRST_SETS, seed)
     if not starts:
-        raise MeasureError(f"no plan with skipped layers is within {space.limit:g}. Pass a larger budget.")
+        raise MeasureError(
+            f"--budget is too small: no plan with skipped layers is within {space.limit:g}. Pass a larger budget."
+        )
     settings = RungSettings(share=1 / FIRST_SETS, min_survivors=1, alpha=0.0)
     result = run_round(evaluator, starts, space.original, settings=settings)
     parent, loss = next(iter(result.losses.items()))

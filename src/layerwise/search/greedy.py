@@ -1,9 +1,9 @@
-"""Greedy descent with a beam, followed by exchanges: the default search.
+"""Greedy search with a beam, followed by exchanges: the default search.
 
-From the original model, the edits that increase the loss least per unit saved are applied repeatedly, and all
-candidates are re-evaluated at each step (SLEB, Song et al. 2024, arXiv 2402.09025). The best `width` plans continue
-(beam search), because the best set of k + 1 layers need not contain the best set of k. At the limit, layers are
-exchanged, or taken from another model, until no exchange helps.
+From the original model, each step makes the edit that increases the loss least per saved cost, and re-evaluates all
+candidates (SLEB, Song et al. 2024, arXiv 2402.09025). The best `width` plans are kept (beam search), because the best
+set of k + 1 layers need not contain the best set of k layers. When the limit is reached, layers are exchanged, or
+replaced by those of another model, until no exchange lowers the loss.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ MAX_ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Search space of a model with `depth` layers: the allowed edits (`edits`), the cost of a plan and its limit.
+    """Search space: the allowed edits of a model with `depth` layers, the cost of a plan, and its limit.
 
-    `sources` names other models that may provide layers; at most `max_repeat` consecutive layers run twice.
+    `sources` names other models whose layers may be used. `max_repeat` limits how many consecutive layers the edit
+    `repeat` runs twice.
     """
 
     depth: int
@@ -59,10 +60,10 @@ def greedy(
     width: int = WIDTH,
     settings: RungSettings | None = None,
 ) -> Iterator[SearchStep]:
-    """Yield the rounds from the original model to the limit (see `rank_plans`).
+    """Yield the rounds from the original model to the limit, and then of exchanges.
 
     Raises:
-        MeasureError: If no edit reaches the limit.
+        MeasureError: If the limit cannot be reached with the edits.
     """
     settings = replace(settings or RungSettings(), min_survivors=width)
     beam: tuple[Plan, ...] = (space.original,)
@@ -73,8 +74,9 @@ def greedy(
             candidates += [each for each in smaller if space.cost(each) < space.cost(plan)]
         if not candidates:
             raise MeasureError(
-                f"the edits {', '.join(space.edits)} cannot make the plan {beam[0]} cheaper, and its cost of "
-                f"{space.cost(beam[0]):g} is above the limit of {space.limit:g}. Pass a larger budget or more edits."
+                f"--budget must be at least {space.cost(beam[0]):g}, the cost of the plan {beam[0]}, which the edits "
+                f"{', '.join(space.edits)} cannot make cheaper, got {space.limit:g}. Pass a larger budget or more "
+                "edits."
             )
         saved = {each: 1 / (base - space.cost(each)) for each in candidates}
         result = run_round(evaluator, candidates, beam[0], base=space.original, scale=saved, settings=settings)

@@ -1,12 +1,13 @@
-"""Layer sets chosen by a single score: the baselines of a search, and its null.
+"""Baselines of a search, which choose the layers to skip by a single score.
 
-    block_influence        the layers that turn the state least (ShortGPT, Men et al. 2024, arXiv 2403.03853)
-    angular_distance       the run of layers across which the last token turns least (Gromov et al. 2024, 2403.17887)
-    sweep_effect           the layers with the smallest loss increase when skipped
-    deepest_keep_last      the deepest layers except the last (the simple baseline of Gromov et al.)
-    random                 random sets: the null
+    block_influence        the layers that change the direction of hidden states least (ShortGPT, Men et al. 2024)
+    angular_distance       the consecutive layers that change the direction of the last token least (Gromov et al. 2024)
+    sweep_effect           the layers with the smallest loss increase when only they are skipped
+    deepest_keep_last      the deepest layers except the last one (the simple baseline of Gromov et al.)
+    random                 random layers
 
-Layers are skipped in the order of the score until the plan is within the limit.
+Layers are skipped in this order until the plan is within the limit. References: ShortGPT is arXiv 2403.03853, Gromov et
+al. is arXiv 2403.17887.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def measure_skip_effects(evaluator: Evaluator, space: Space) -> dict[int, float]
 
 
 def build_one_shot_plans(space: Space, scores: Iterable[Score], effects: Mapping[int, float]) -> dict[str, Plan]:
-    """Return the plan of each score by name, without scores that leave no layer within the limit."""
+    """Return the plan of each score by name; scores whose plan would have no layers are omitted."""
     rows = list(scores)
     influence = block_influence(rows)
     orders = {
@@ -82,7 +83,7 @@ def draw_random_sets(space: Space, count: int, seed: int) -> list[Plan]:
 
 
 def skip_until_within(space: Space, order: Sequence[int]) -> Plan | None:
-    """Skip the first layers of `order`, as few as the limit requires; None if no layer would remain.
+    """Skip as few of the first layers of `order` as the limit requires; return None if no layer would remain.
 
     >>> space = Space(4, ("drop",), lambda plan: float(len(plan.steps())), 2.0)
     >>> skip_until_within(space, [2, 0, 1, 3])

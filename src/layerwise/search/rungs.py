@@ -1,9 +1,9 @@
-"""One round of a search: candidates are eliminated on growing amounts of text, with one error rate for all rungs.
+"""One round of a search: evaluate candidates on growing amounts of text (rungs), and eliminate the worse ones.
 
-The rungs are T/16, T/4 and T tokens, read only by remaining candidates. A candidate is eliminated if its paired
-difference to the leader is above 0 at `alpha / (rungs * candidates)` (Bonferroni), so the best one is eliminated by
-mistake with probability below `alpha`. If more than a quarter remain, others are eliminated by rank (successive
-halving, Jamieson and Talwalkar 2016, arXiv 1502.07943), which bounds the cost.
+The rungs are the first T/16, T/4 and T tokens of the search text. A candidate is eliminated if its loss is
+significantly above that of the leader, in a paired test at the level `alpha / (rungs * candidates)` (Bonferroni). The
+best candidate is therefore eliminated by mistake with probability below `alpha`. If more than a quarter remain, the
+worst are eliminated by rank, to bound the cost (successive halving, Jamieson and Talwalkar 2016, arXiv 1502.07943).
 """
 
 from __future__ import annotations
@@ -25,30 +25,34 @@ from layerwise.measure.stats.statistics import Numbers, ratio, standard_error
 from layerwise.plan import Plan
 
 GROWTH = 4
-"""Ratio of the text of a rung to that of the previous one."""
+"""Number of tokens of a rung, relative to the previous one."""
 
 
 class Evaluator(Protocol):
-    """Evaluate plans on the parts of a text; the same plan on the same part is never computed twice."""
+    """Evaluates plans on the text of a rung, and never computes the same loss twice."""
 
     @property
     def tokens(self) -> Sequence[Numbers]:
-        """Scored tokens of every unit (document) that each rung adds, `(units,)` per rung."""
+        """Number of scored tokens of every document that a rung adds, `(documents,)` per rung."""
         ...
 
     def evaluate(self, plans: Sequence[Plan], rung: int, parent: Plan) -> Numbers:
-        """Return the summed loss in nats of every plan on every unit that the rung adds, `(plans, units)`.
+        """Return the loss in nats of every plan, summed over each document that the rung adds, `(plans, documents)`.
 
-        The states of `parent`, from which the plans were derived, can be cached.
+        `parent` is the plan from which `plans` were derived; its hidden states can be cached.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RungSettings:
-    """Settings of a round: the share and minimum number of survivors of a rung, and the error rate.
+    """Settings of a round.
 
-    At most `last` candidates read the last rung, three quarters of the text.
+    Args:
+        share: Maximum share of the candidates that remain after a rung.
+        min_survivors: Number of best candidates that the test cannot eliminate.
+        alpha: Probability that the best candidate is eliminated by mistake.
+        last: Maximum number of candidates that are evaluated on the last rung, which has most of the text.
     """
 
     share: float = 1 / GROWTH
@@ -57,7 +61,7 @@ class RungSettings:
     last: int = 3
 
     def max_survivors(self, candidates: int) -> int:
-        """Return the maximum number of candidates after a rung.
+        """Return the maximum number of candidates that remain after a rung.
 
         >>> RungSettings().max_survivors(32), RungSettings().max_survivors(3)
         (8, 4)
@@ -67,10 +71,14 @@ class RungSettings:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Result of a round: plans that read all of the text, the best first, with mean losses in nats/token.
+    """Result of a round.
 
-    Of the `candidates`, `worse` were eliminated by the test and `ranked` by rank; `runners_up` reached the last rung
-    without reading it.
+    Attributes:
+        losses: Mean loss in nats/token of the plans that were evaluated on all of the text, the best first.
+        candidates: Number of candidates.
+        worse: Number of candidates that were eliminated by the test.
+        ranked: Number of candidates that were eliminated by rank.
+        runners_up: Plans that were eliminated by rank before the last rung.
     """
 
     losses: Mapping[Plan, float]
@@ -96,8 +104,8 @@ def run_round(
 ) -> Round:
     """Find the candidates with the lowest loss on all of the text.
 
-    With `base` and `scale`, candidates are ranked by `scale` times their increase over the loss of `base`. Candidates
-    in `kept` are never eliminated. The states of `parent` are shared.
+    Candidates are derived from `parent`, and those in `kept` are never eliminated. If `base` is given, candidates are
+    ranked by their loss increase over `base`, multiplied by `scale`.
     """
     settings = settings or RungSettings()
     plans = list(dict.fromkeys(candidates))
@@ -149,18 +157,18 @@ def mean_losses(evaluator: Evaluator, plans: Sequence[Plan], parent: Plan) -> di
 SHARES: Mapping[str, float] = {"search": 0.4, "select": 0.2, "report": 0.4}
 """Parts of the text and their shares of the documents.
 
-For a short text `select` has 8, and the others half the rest.
+If the text is short, `select` has 8 documents, and the other parts have half of the rest each.
 """
 
 MAX_RUNGS = 3
-"""Maximum number of rungs of the search text: T/16, T/4 and T tokens."""
+"""Maximum number of rungs of the search text."""
 
 MIN_SPLIT_DOCUMENTS = 3 * MIN_UNITS
-"""Number of documents below which parts need 8 windows instead of 8 documents."""
+"""Minimum number of documents; with fewer, the text is split into windows."""
 
 
 def split_text(data: EvalData, seed: int) -> dict[str, EvalData]:
-    """Split a text into named parts without common documents, or without common windows if documents are too few.
+    """Split a text into the parts of `SHARES`, which have no document in common (no window, if documents are few).
 
     Raises:
         DataError: If a part would have fewer than 8 documents or windows.
@@ -195,7 +203,7 @@ def share_no_document(parts: Iterable[EvalData]) -> bool:
 
 
 def split_rungs(data: EvalData, seed: int, rungs: int = MAX_RUNGS) -> tuple[EvalData, ...]:
-    """Split a text into the part that each rung adds to the previous one; the first has at least 8 units."""
+    """Split a text into what each rung adds to the previous one; every rung has at least 8 documents or windows."""
     order = shuffle_pieces(piece_lengths(data, MIN_DOCUMENTS), seed)
     ends = [len(order) // GROWTH**rung for rung in range(rungs)]
     ends = [0, *sorted(end for end in ends if end >= MIN_UNITS or end == len(order))]

@@ -1,11 +1,11 @@
-"""Training: recipes, the Trainer that runs plans, and one function per training method.
+"""Training: recipes, a Trainer that runs plans, and one function per training method.
 
     layerwise.train.robust("demo-vit", methods=("layershuffle", "layerdrop"))
     layerwise.train.layershuffle("demo-vit")
     layerwise.train.elc("texts/", size="small", seeds=3)
     layerwise.train.growth("MODEL", "texts/", schedules=["stacking"])
 
-The functions are the verbs of the command line, resolved on first use.
+They are the same functions as `layerwise train ...` on the command line, and are imported on first use.
 """
 
 from __future__ import annotations

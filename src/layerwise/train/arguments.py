@@ -1,6 +1,6 @@
-"""`TrainingArguments`: those common to all training runs, and those set by the user.
+"""Build and check the `TrainingArguments` of a training run.
 
-On an accelerator, worker processes prepare the next batches. Random draws depend on the index of an example alone, so
+On an accelerator, worker processes prepare the next batches. Random draws depend only on the index of the example, so
 the number of workers does not change the weights.
 """
 
@@ -27,6 +27,7 @@ WORKERS = 4
 """Maximum number of data loader workers per accelerator."""
 
 PREFETCHED = 4
+"""Number of batches that each data loader worker prepares in advance."""
 
 _OURS = ("output_dir",)
 
@@ -38,12 +39,7 @@ _WORDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 @dataclass
 class MeasuredArguments(TrainingArguments):
-    """`TrainingArguments` with the additions of layerwise.
-
-    Args:
-        checkpoint_minutes: Minutes between additional checkpoints.
-        peak_flops: Peak floating-point operations per second of one device (default: `training_log.PEAKS`).
-    """
+    """`TrainingArguments` with two additional options; `peak_flops` defaults to `training_log.PEAKS`."""
 
     checkpoint_minutes: float | None = field(default=None, metadata={"help": "Minutes between checkpoints."})
     peak_flops: float | None = field(default=None, metadata={"help": "Peak FLOP/s of one device."})
@@ -61,9 +57,9 @@ def check_arguments(given: Mapping[str, Any]) -> None:
     hints = _hints() if given else {}
     for name, value in given.items():
         if name not in known:
-            raise TrainError(f"transformers has no training argument {name!r}; {_suggest(name, known)}")
+            raise TrainError(f"unknown training argument {name!r}; {_suggest(name, known)}")
         if name in _OURS:
-            raise TrainError(f"{name} cannot be changed with --set. Pass --run.")
+            raise TrainError(f"{name} cannot be changed with --set. Pass --run DIRECTORY instead.")
         types = _plain_types(hints[name])
         if types and not _fits(value, types):
             words = " or ".join(_WORDS[each] for each in types)
@@ -82,8 +78,8 @@ def check_trackers(report_to: object) -> None:
             raise TrainError(f"unknown tracker {name[:40]!r}; {near_matches(name, INTEGRATION_TO_CALLBACK)}")
         if name not in get_available_reporting_integrations():
             raise TrainError(
-                f"the tracker {name} is not installed. Run pip install {_PACKAGES.get(name, name)}, or pass another "
-                "one with --set report_to=NAME."
+                f"the tracker {name} is not installed. Run pip install {_PACKAGES.get(name, name)}, or pass "
+                "--set report_to=none."
             )
 
 
@@ -93,11 +89,6 @@ def _hints() -> dict[str, Any]:
 
 
 def training_arguments(values: Mapping[str, Any]) -> MeasuredArguments:
-    """Build `MeasuredArguments`.
-
-    Raises:
-        TrainError: If transformers rejects the values.
-    """
     try:
         return MeasuredArguments(**values)
     except (TypeError, ValueError, OverflowError, ImportError, KeyError, AttributeError, OSError) as error:
@@ -106,7 +97,7 @@ def training_arguments(values: Mapping[str, Any]) -> MeasuredArguments:
 
 
 def common_arguments(folder: Path | str, seed: int, given: Mapping[str, Any], **own: Any) -> MeasuredArguments:
-    """Build the arguments of a training run into `folder` on one device; values in `given` override `own`."""
+    """Build the arguments of a training run in `folder`; `given` overrides `own`. Each process uses one device."""
     arguments = training_arguments(
         {
             "output_dir": str(folder),
@@ -139,16 +130,15 @@ def step_arguments(steps: int, evals: int) -> dict[str, Any]:
 
 
 def with_device(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Add `use_cpu` without an accelerator, so that several processes train together."""
+    """Add `use_cpu=True` if there is no accelerator, so that several processes can train together on the CPU."""
     return {"use_cpu": not torch.accelerator.is_available(), **values}
 
 
 def loader_arguments(device: str, *, processes: int = 1, workers: object = None) -> dict[str, Any]:
-    """Return the `TrainingArguments` of the data loader for a type of `device` ("cpu", "cuda", ...).
+    """Return the data loader's `TrainingArguments` for a device type ("cpu", "cuda", ...).
 
-    On an accelerator there are `workers` (default: at most `WORKERS`, and one less than the cores per process), each
-    with `PREFETCHED` batches, and pinned memory for CUDA and XPU. On the CPU, and where processes do not fork (macOS,
-    Windows), there are none by default.
+    By default an accelerator gets up to `WORKERS` workers, leaving one CPU core of each process free. The CPU, and
+    systems where processes do not fork (macOS, Windows), get none. CUDA and XPU use pinned memory.
 
     >>> loader_arguments("cpu")
     {'dataloader_pin_memory': False}
@@ -168,7 +158,7 @@ def loader_arguments(device: str, *, processes: int = 1, workers: object = None)
 
 
 def input_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the `loader_arguments` of this process, with the number of workers in `given`."""
+    """Return `loader_arguments` for the device of this process; `given` can set the number of workers."""
     device = PartialState(cpu=bool(given.get("use_cpu", False))).device.type
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return loader_arguments(device, processes=processes, workers=given.get("dataloader_num_workers"))

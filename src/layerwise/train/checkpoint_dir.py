@@ -1,11 +1,11 @@
-"""Train one model in a folder: identify it by its config, resume from its last checkpoint, and clean up at the end.
+"""Train one model in a folder, resuming from its last checkpoint.
 
-    FOLDER/training_config.json  identifies the training run, so that no other resumes in its folder
+    FOLDER/training_config.json  identifies the training run, so that a different one cannot resume here
     FOLDER/checkpoint-120/       the last and the best checkpoint of the Trainer; removed at the end
     FOLDER/model/                the finished model in the format of transformers
     FOLDER/model/training.json   its training record, written last
 
-Calling it again resumes from the last checkpoint, or does nothing if the model is finished.
+If the model is finished, nothing is trained.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ def run_training(
     data_name: str,
     location: str | None = None,
 ) -> TrainingRecord:
-    """Run or resume training in `folder`.
+    """Run or resume training in `folder`, or return the record of the finished model.
 
     Args:
         make_trainer: Function that creates the Trainer.
-        config: What identifies the training run: `base`, `data`, `recipe` and `seed`.
+        config: `base`, `data`, `recipe` and `seed`, which identify the training run.
         folder: Folder of the training run.
-        variant: Name of the variant.
-        data_name: Name of the data.
-        location: Base model whose preprocessing is copied.
+        variant: Name of the variant, for the record.
+        data_name: Name of the data, for the record.
+        location: Base model whose image preprocessing is copied to the new model.
 
     Returns:
         The training record of the model.
@@ -97,7 +97,7 @@ def run_training(
 
 
 def existing_run(folder: Path, config: Mapping[str, Any]) -> TrainingRecord | None:
-    """Return the training record if the model in `folder` is finished.
+    """Return the training record of the model in `folder`, or None if it is not finished.
 
     Raises:
         TrainError: If the folder holds a different training run.
@@ -112,8 +112,8 @@ def existing_run(folder: Path, config: Mapping[str, Any]) -> TrainingRecord | No
         if results.get(name) != value:
             raise TrainError(
                 f"{folder} holds a different training run: "
-                f"{_OTHER.get(name) or _difference(name, results.get(name), value)}. Pass another --run, or "
-                "--overwrite."
+                f"{_OTHER.get(name) or _difference(name, results.get(name), value)}. Pass another --run, or pass "
+                "--overwrite to discard it."
             )
     return finished
 
@@ -135,7 +135,7 @@ def _differences(name: str, before: object, now: object) -> Iterator[tuple[str, 
 def _stored_config(path: Path) -> dict[str, Any]:
     values = read_json_file(path)
     if not isinstance(values, dict):
-        raise RunError(f"{path} is not a training config. Pass another --run, or --overwrite.")
+        raise RunError(f"{path} is not a training config. Pass another --run, or pass --overwrite to discard it.")
     return values
 
 

@@ -1,8 +1,8 @@
 """Per-example random state that depends only on the position in the data, so resumed runs match.
 
-A data loader reads ahead, so at a checkpoint torch's global generator has advanced past examples that no step has used.
-An example of a `ReproducibleDataset` is drawn with a generator seeded by (seed, epoch, index), and the global generator
-is restored.
+A data loader reads ahead: at a checkpoint, torch's global generator has advanced past examples that no step has used.
+A `ReproducibleDataset` therefore seeds the generator with (seed, epoch, index) for every example, and restores its
+state afterwards.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _POOL = 50
 
 
 class ReproducibleDataset(Examples):
-    """Dataset of `examples` whose random draws depend only on (seed, epoch, index); the Trainer calls `set_epoch`."""
+    """Dataset whose random augmentation depends only on (seed, epoch, index); the Trainer calls `set_epoch`."""
 
     def __init__(self, examples: Examples, seed: int) -> None:
         self.examples = examples
@@ -61,8 +61,8 @@ class ReproducibleDataset(Examples):
 class LengthGroupedSampler(Sampler[int]):
     """Sampler of shuffled indices of `examples`.
 
-    With `alike`, the indices come in batches of that many texts of similar length. The first indices repeat at the end
-    to fill the last `batch`, which would otherwise depend on the number of processes.
+    If `alike` is given, every batch of that many texts has texts of similar length. The first indices are repeated at
+    the end to fill the last `batch`; otherwise its examples would depend on the number of processes.
     """
 
     def __init__(self, examples: ReproducibleDataset, alike: int | None = None, batch: int = 1) -> None:

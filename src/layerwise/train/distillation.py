@@ -1,6 +1,6 @@
-"""Distillation losses: KL divergences in chunks of positions, and distances of hidden states.
+"""Distillation losses: the KL divergence of predictions, and the distance of hidden states.
 
-The logits of many positions take gigabytes, so `in_chunks` computes loss and gradient piece by piece.
+The logits of many positions take gigabytes, so `in_chunks` computes the loss and its gradient for a few at a time.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from torch import Tensor, nn
 from layerwise.errors import TrainError
 
 CHUNK = 1 << 22
-"""Maximum number of logits in memory: 16 MB in float32, and a few times that for intermediate results."""
+"""Maximum number of logits in memory at once: 16 MB in float32, and a few times that with intermediate results."""
 
 LossOf = Callable[[Tensor, slice], Tensor]
-"""Maps rows of states and their indices to the sum of their losses."""
+"""Returns the summed loss of some rows of states, given the rows and their indices."""
 
 
 def divergence(student: Tensor, teacher: Tensor) -> Tensor:
-    """Return the summed KL(p || q) in nats; p, q are the softmax of `teacher`, `student` logits `(rows, classes)`.
+    """Return KL(p || q) in nats, summed over rows.
+
+    p is the softmax of the `teacher` logits and q that of the `student` logits, both `(rows, classes)`.
 
     >>> float(divergence(torch.zeros(2, 4), torch.zeros(2, 4)))
     0.0
@@ -31,9 +33,10 @@ def divergence(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def in_chunks(states: Tensor, loss_of: LossOf, rows: int, weights: Sequence[nn.Parameter]) -> Tensor:
-    """Return the differentiable sum of `loss_of` over pieces of `rows` rows of `states` `(count, width)`.
+    """Return the differentiable sum of `loss_of` over chunks of `rows` rows of `states` `(count, width)`.
 
-    Gradients of `states` and `weights` are computed with the loss, so that the graph of each piece is freed.
+    The gradients of `states` and `weights` are computed together with the loss, so that the graph of each chunk is
+    freed at once.
     """
     total: Tensor = _InChunks.apply(loss_of, rows, states, *weights)  # type: ignore[no-untyped-call]
     return total
@@ -66,9 +69,9 @@ class _InChunks(torch.autograd.Function):
 
 
 def state_distance(student: Sequence[Tensor], teacher: Sequence[Tensor], scored: Tensor | None, kind: str) -> Tensor:
-    """Return the mean distance of states `(batch, seq, width)` over layers: `cosine` (1 - cos) or `mse`.
+    """Return the distance of states `(batch, seq, width)`, `cosine` (1 - cos) or `mse`, averaged over layers.
 
-    Only positions in the mask `scored` `(batch, seq)` count, if it is given.
+    If the mask `scored` `(batch, seq)` is given, only its positions count.
 
     >>> state = torch.ones(1, 2, 3)
     >>> float(state_distance([state], [2 * state], None, "mse"))

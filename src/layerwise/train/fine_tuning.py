@@ -1,9 +1,9 @@
-"""Fine-tune a pretrained model with a new head on one task, and return its test answers.
+"""Fine-tune a pretrained model with a new head on one task, and return its test predictions.
 
-All weights are trained, or only the head, with AdamW and a schedule with warmup. After every epoch the model is
-evaluated on the selection set; the best epoch is used, and training stops after `patience` epochs without improvement.
-A seed draws the same head and order of examples under every plan. A learning curve is evaluated at steps with
-logarithmic spacing, without affecting the training. The test set is evaluated once.
+All weights, or only the head, are trained with AdamW. After every epoch the model is evaluated on the selection set
+(a validation set); training stops after `patience` epochs without improvement, and the best epoch is used. The test set
+is evaluated once. A seed gives the same head and order of examples under every plan. Learning curves are evaluated at
+logarithmically spaced steps, which does not affect training.
 """
 
 from __future__ import annotations
@@ -37,34 +37,34 @@ from layerwise.train.new_head import classifier, head_parameters
 from layerwise.train.training_log import Pace, summarize_log
 
 Progress = Callable[[int, int], None]
-"""Receives the step and the maximum number of steps."""
+"""Called with the step and the maximum number of steps."""
 
 Inspection = Callable[[Any, Any], None]
-"""Receives a fine-tuned model and its tokenizer."""
+"""Called with a fine-tuned model and its tokenizer."""
 
 Encoded = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class FineTuningConfig:
-    """Settings of a fine-tuning.
+    """Settings of fine-tuning.
 
     Args:
-        learning_rates: Learning rates; the one with the best selection score is used, for every seed and model.
+        learning_rates: Learning rates to try; for every seed and model, the one with the best selection score is used.
         batch_size: Batch size.
         epochs: Maximum number of epochs.
         patience: Number of evaluations without improvement before stopping.
         length: Maximum length in tokens.
-        warmup: Share of steps with a rising learning rate.
+        warmup: Share of steps in which the learning rate rises.
         weight_decay: Weight decay.
         training_limit: Maximum number of training examples.
         test_limit: Maximum number of test examples.
-        frozen: Suffixes of weights that are not trained.
+        frozen: Suffixes of the names of weights that are not trained.
         train: Train all weights, or only the new head (`head_parameters`).
         evals: Number of additional evaluations for the learning curve.
-        schedule: Schedule of the learning rate.
+        schedule: Learning rate schedule.
         eval_steps: Number of steps between evaluations (default: one epoch).
-        published: Model whose settings replace the defaults (`settings_for`).
+        published: Model whose published settings replace the defaults (`settings_for`).
     """
 
     learning_rates: tuple[float, ...] = (5e-5,)
@@ -103,10 +103,17 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class FineTuningResult:
-    """Test `predictions` and `labels` (label numbers or scores) of one fine-tuning.
+    """Result of fine-tuning one model with one seed.
 
-    `selection` is the metric on the selection set at the best `epoch` (from 1), `seconds` the time of all learning
-    rates. A learning curve adds `curve` (metric by step) and `step_seconds`, the median step without evaluations.
+    Attributes:
+        predictions: Predicted label numbers or scores on the test set.
+        labels: Labels of the test set.
+        selection: Metric on the selection set at the best epoch.
+        learning_rate: Learning rate with the best selection score.
+        epoch: Best epoch, counted from 1.
+        seconds: Time for all learning rates.
+        curve: Learning curve, if it was requested.
+        step_seconds: Median time of a step, if a learning curve was requested.
     """
 
     predictions: tuple[float, ...]
@@ -130,21 +137,21 @@ def fine_tune(
     device: str = "auto",
     inspect_model: Inspection | None = None,
 ) -> FineTuningResult:
-    """Fine-tune the model at `location` (folder or hub id) on `task`.
+    """Fine-tune a model on `task`.
 
     Args:
         location: Folder or hub id of the model.
         task: Task with its training, selection and test examples.
         settings: Settings of the fine-tuning.
         seed: Seed of the head and of the order of examples.
-        plan: Plan of every pass (default: the original model).
+        plan: Plan of every forward pass (default: the original model).
         progress: Function called after every step.
         device: `auto` or `cpu`.
         inspect_model: Function called with the model at the best epoch of each learning rate.
 
     Raises:
         CheckpointError: If the model cannot have a classification head.
-        TrainError: If a loss, gradient or answer is not finite.
+        TrainError: If a loss, gradient or prediction is not finite.
         ModelError: If the model cannot run the plan.
     """
     start = time.perf_counter()
@@ -177,7 +184,7 @@ def _train_at(
     learns = head_parameters(model, drawn) if settings.train == "head" else dict(model.named_parameters())
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in learns and not name.endswith(settings.frozen))
-    subject = f"the training of {location} on {task.name} at a learning rate of {rate:g} (seed {seed})"
+    subject = f"fine-tuning {location} on {task.name} at a learning rate of {rate:g} (seed {seed})"
     subject += "" if plan is None else f" under {plan}"
     sets = {split: _encoded(examples, model, tokenizer, settings) for split, examples in task.sets.items()}
     collate = DataCollatorWithPadding(tokenizer)
@@ -210,7 +217,7 @@ def _train_at(
         if inspect_model is not None:
             inspect_model(trainer.model, tokenizer)
     if predictions is None:
-        raise TrainError(f"{subject} returns non-finite answers. Use a smaller learning rate.")
+        raise TrainError(f"{subject} gave predictions that are not finite. Use a smaller learning rate.")
     scores = [entry for entry in trainer.state.log_history if f"eval_{task.metric}" in entry]
     best = max(scores, key=lambda entry: entry[f"eval_{task.metric}"])  # the first of equals, as in the Trainer
     pace = summarize_log(trainer.state.log_history)
@@ -321,7 +328,7 @@ class _FineTuningTrainer(MeasuredTrainer):
 
 
 def curve_steps(steps: int, evals: int) -> frozenset[int]:
-    """Return at most `evals` of `steps` steps with logarithmic spacing, including the first and the last.
+    """Return up to `evals` logarithmically spaced steps from 1 to `steps`.
 
     >>> sorted(curve_steps(64, 4))
     [1, 4, 16, 64]
@@ -330,10 +337,7 @@ def curve_steps(steps: int, evals: int) -> frozenset[int]:
 
 
 class _LearningCurve(TrainerCallback):
-    """Record the learning curve of a training run; `score` returns the metric, or None if it is not finite.
-
-    Evaluations do not count as part of a step, so they reset `pace`.
-    """
+    """Record the learning curve of a training run; `score` returns the metric, or None if it is not finite."""
 
     def __init__(self, evals: int, metric: str, score: Callable[[], float | None], pace: Pace) -> None:
         self.evals = evals
@@ -358,12 +362,12 @@ class _LearningCurve(TrainerCallback):
         return tuple(CurvePoint(*each) for each in sorted(self.scores.items())) if self.evals else ()
 
 
-# From the model card of ELC-BERT (lgcharpe/ELC_BERT_baby_100M), which lacks one MSGS task (control raising against
-# relative position); it gets the values of most tasks.
+# From the model card of ELC-BERT (lgcharpe/ELC_BERT_baby_100M). It lacks one MSGS task (control raising against
+# relative position), which gets the values that most tasks have.
 _COMMON: dict[str, Any] = {"warmup": 0.1, "weight_decay": 0.1, "schedule": "cosine", "epochs": 10, "patience": 10}
 _GLUE = {**_COMMON, "learning_rates": (5e-5,), "batch_size": 64}
 _EVAL_STEPS = {"sst2": 200, "qnli": 200, "mnli": 500, "mnli-mm": 500, "qqp": 500}
-"""Steps between evaluations on large tasks, which stop after 100 evaluations without improvement."""
+"""Steps between evaluations on large tasks."""
 
 _MSGS_CHANGES: dict[tuple[str, ...], dict[str, Any]] = {
     ("lexical_content",): {"learning_rates": (1.5e-5,), "epochs": 3, "patience": 3},

@@ -1,11 +1,11 @@
-"""Learned layer weights for any stack: every layer reads a mix of all previous states instead of the last one.
+"""Learned layer weights: every layer reads a weighted sum of all previous states instead of only the last one.
 
     x_n = sum_{i<=n} alpha[n, i] h_i          h_0 the embedding output, h_{i+1} the output of layer i
     softmax    alpha = softmax(a): rows sum to one (ELC-BERT, Charpentier and Samuel 2023)
     free       alpha = a, of any sign, initially the identity (DenseFormer, Pagliardini et al. 2024)
 
-If a plan skips a layer, its weight is spread over the row in proportion (softmax), or goes to the latest state before
-it (free). The module is part of the model that it is attached to. `set_edges` fixes it to a sparse wiring.
+If a plan skips a layer, the weight of its output is divided among the other states of the row in proportion to their
+weights (softmax), or added to the weight of the latest state before it (free). `attach` adds the module to a model.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ NAME = str(LayerMixingOptions.MODULE)
 
 
 class LayerMixing(nn.Module):
-    """Weights alpha of `depth` layers: `raw` scalars and the edge mask `kept`, both `(readers, depth + 1)`.
+    """Layer weights alpha of a model with `depth` layers.
 
-    There is a row for every layer and, for kind `free`, one for the output.
+    `raw` has the learned scalars and `kept` is the mask of edges that are not removed, both `(rows, depth + 1)`. There
+    is one row per layer; kind `free` has another row for the output of the model.
     """
 
     raw: nn.Parameter
@@ -63,14 +64,14 @@ class LayerMixing(nn.Module):
 
     @torch.no_grad()
     def set_edges(self, edges: LayerWeights) -> None:
-        """Set the weights to those of `edges`.
+        """Set the layer weights to `edges`, and remove all other edges.
 
         Raises:
-            PlanError: If `edges` have another shape, or cannot be the result of a softmax.
+            PlanError: If `edges` has another shape, or its rows cannot be the result of a softmax.
         """
         if (edges.depth, len(edges.rows)) != (self.depth, len(self.raw)):
             raise PlanError(
-                f"edges must have {self.depth} layers and {len(self.raw)} readers, got {edges.depth} and "
+                f"edges must have {self.depth} layers and {len(self.raw)} rows, got {edges.depth} and "
                 f"{len(edges.rows)}."
             )
         matrix = torch.tensor(edges.matrix(), dtype=torch.float64, device="cpu")
@@ -79,7 +80,7 @@ class LayerMixing(nn.Module):
             kept[edge] = True
         if self.options.kind == "softmax":
             if (matrix[kept] <= 0).any() or ((matrix.sum(dim=1) - 1).abs() > 1e-3).any():
-                raise PlanError("rows of a softmax must be positive and sum to 1. Renormalize rows that lost an edge.")
+                raise PlanError("softmax layer weights must be positive, and each row must sum to 1. Rescale the rows.")
             matrix = matrix.log()
         elif matrix[0, 0] != 1:
             raise PlanError(f"layer 0 must read the embedding with weight 1, got {matrix[0, 0]:g}.")
@@ -119,8 +120,8 @@ class _Pass(threading.local):
     def before(self, layer: int, handed: Tensor) -> Tensor:
         if self.alpha is None:
             raise TrainError(
-                f"layer {layer} of {self.stack.source.name} has learned layer weights and cannot run step by step. Use "
-                "`stack.under(plan)`."
+                f"layer {layer} of {self.stack.source.name} has learned layer weights, so it cannot run on its own. "
+                "Use `stack.under(plan)`."
             )
         if self.record is None:
             self.record = DepthHistory.of(handed)
@@ -142,9 +143,9 @@ class _Pass(threading.local):
 
 
 def attach(stack: Stack, options: LayerMixingOptions) -> LayerMixing:
-    """Add new learned layer weights to the model of `stack`, which every later run under a plan uses.
+    """Add newly initialized layer weights to the model of `stack`.
 
-    Step-by-step runs (use `stack.under` instead), parallel groups and sublayers raise `TrainError`.
+    The model then runs only as a whole (`stack.under`). Plans with parallel groups or sublayers raise `TrainError`.
     """
     wiring = LayerMixing(stack.depth, options).to(stack.device, stack.dtype)
     stack.model.add_module(NAME, wiring)
@@ -165,9 +166,8 @@ def of(model: nn.Module) -> LayerMixing | None:
 def refuse_groups(plan: Plan, stack: Stack) -> None:
     if plan.has_sublayers() or any(step.opens for step in plan.steps()):
         raise TrainError(
-            f"learned layer weights ({stack.source.name}) require a plan without groups and sublayers, got {plan}. "
-            "Pass, "
-            'for example, "0-3 6-11".'
+            f"{stack.source.name} has learned layer weights, so its plans must have no groups or sublayers, got "
+            f'{plan}. Pass, for example, "0-3 6-11".'
         )
 
 
@@ -176,7 +176,7 @@ def _rewire(stack: Stack, flight: _Pass, layer: int, block: nn.Module) -> None:
         if position_of(stack, module) is None:
             raise TrainError(
                 f"layer {layer} of {stack.source.name} was trained with layer weights, so it cannot be merged into "
-                "another model"
+                "another model. Merge a model without them."
             )
         return with_state(args, kwargs, flight.before(layer, read_state(args, kwargs)))
 

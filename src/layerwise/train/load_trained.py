@@ -1,4 +1,4 @@
-"""Load a trained model: its stack, the module that its variant added, and its training record."""
+"""Load a trained model with its training record and the module that its training variant added."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ Options = TypeVar("Options", bound=TrainingExtension)
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """Model with its training record, and the module that its variant added."""
-
     stack: Stack
     record: TrainingRecord | None
     added: nn.Module | None = None
@@ -39,10 +37,10 @@ class Trained:
 
 
 def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> Trained:
-    """Load the model in `folder` with the module that its variant added.
+    """Load the model in `folder`, including the module that its training variant added.
 
     Raises:
-        CheckpointError: If the weights of that module are missing.
+        CheckpointError: If weights of this module are missing.
     """
     record = TrainingRecord.read(folder)
     kind = _kind(record)
@@ -61,7 +59,7 @@ def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> 
 
 
 def saved_edges(folder: Path) -> LayerWeights | None:
-    """Read the learned layer weights of the model in `folder` without loading the model; None if it has none."""
+    """Read the learned layer weights in `folder` without loading the model; return None if it has none."""
     record = TrainingRecord.read(folder)
     if record is None or _kind(record) is not LayerMixingOptions:
         return None
@@ -93,7 +91,7 @@ def _fill(module: nn.Module, folder: Path, name: str) -> None:
     missing = sorted(set(module.state_dict()) - set(added))
     if missing:
         raise CheckpointError(
-            f"{folder} was trained with {name}, but lacks {len(missing)} of its weights (first: {name}.{missing[0]}). "
-            "Train the model again, or pass another one."
+            f"{folder} lacks {len(missing)} of the weights of {name} (first: {name}.{missing[0]}). Train the model "
+            "again, or pass another one."
         )
     module.load_state_dict(added)

@@ -1,8 +1,7 @@
-"""Base Trainer of every training run: it stops at non-finite numbers and logs its pace.
+"""Base Trainer of every training run, which stops if the loss or a gradient is not finite, and logs its speed.
 
-Loss and gradient norm are checked over all processes. With float16 an infinite gradient is an error only once the loss
-scale is so small that float16 would lose the loss itself. Measurements are part of the log and of checkpoints, so that
-the log of a resumed training equals that of an uninterrupted one.
+With float16, an infinite gradient is an error only if the loss scale cannot be reduced further. The measurements are
+saved in checkpoints, so a resumed run continues the same log.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from layerwise.train.sharding import check_sharding, only_with_moments
 from layerwise.train.training_log import Pace, Progress, summarize_log
 
 RUNNING_LOSS = "running_loss.json"
-"""File of a checkpoint with the losses since the last log: the sum of each process, and the step of the log."""
+"""Checkpoint file with each process's sum of losses since the last log entry, and the step of that entry."""
 
 _MIN_SCALE = torch.finfo(torch.float16).tiny
 
@@ -38,10 +37,14 @@ _MAX_STEPS_BETWEEN_CHECKS = 1_000
 
 
 class MeasuredTrainer(Trainer):
-    """Trainer that raises `TrainError` at a non-finite loss or gradient, and logs its pace.
+    """Trainer that raises `TrainError` if the loss or a gradient is not finite, and logs its speed.
 
-    `progress` is called after every step; `tokenizer` is saved with the model; the modules `compiled` are compiled
-    during training, with `dynamic` for inputs of any length. Checkpoints can be timed (`checkpoint_minutes`).
+    Args:
+        progress: Function called after every step.
+        tokenizer: Tokenizer to save with the model.
+        compiled: Modules to compile during training.
+        dynamic: Compile them for inputs of any length.
+        options: Arguments of `transformers.Trainer`.
     """
 
     accelerator: Any
@@ -85,7 +88,7 @@ class MeasuredTrainer(Trainer):
         return int(self.state.global_step * each * self.args.world_size)
 
     def write(self, folder: Path) -> None:
-        """Write the trained model and its tokenizer to `folder`; call it on every process."""
+        """Write the trained model and its tokenizer to `folder`; call this on every process."""
         weights = self.accelerator.get_state_dict(self.model)
         if self.is_world_process_zero():
             self.accelerator.unwrap_model(self.model).save_pretrained(folder, state_dict=weights)
@@ -93,9 +96,9 @@ class MeasuredTrainer(Trainer):
                 self.tokenizer.save_pretrained(folder)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Write a checkpoint with current tensor names.
+        """Write a checkpoint with the current tensor names.
 
-        transformers (5.23, issue 48805) writes older names, which resuming and selecting the best checkpoint ignore.
+        transformers (5.23, issue 48805) writes older names, but does not find them when it loads a checkpoint.
         """
         model: Any = self.accelerator.unwrap_model(self.model)
         if not isinstance(model, PreTrainedModel):
@@ -117,14 +120,14 @@ class MeasuredTrainer(Trainer):
         wrong = sorted(lost | set(load_result.unexpected_keys))
         if wrong:
             raise TrainError(
-                f"a checkpoint in {self.args.output_dir} does not fit the model ({len(wrong)} weights, first "
-                f"{wrong[0]}). Discard it with --overwrite."
+                f"a checkpoint in {self.args.output_dir} does not fit the model: {len(wrong)} weights differ, such as "
+                f"{wrong[0]}. Pass --overwrite to discard it."
             )
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train with compiled modules, and finish the wandb run, so that the next training run starts a new one.
+        """Train with compiled modules, then finish the wandb run, so that the next training run starts a new one.
 
-        The default device is the CPU meanwhile, as samplers and collators of transformers require.
+        The default device is set to the CPU, because the samplers and collators of transformers require it.
         """
         compiled = compiled_blocks(self.compiled, dynamic=self.dynamic) if self.compiled else nullcontext()
         with compiled, nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"):
@@ -141,11 +144,6 @@ class MeasuredTrainer(Trainer):
         super()._run_epoch(*args, **options)
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
-        """Run one forward and backward pass.
-
-        Raises:
-            TrainError: If the loss is not finite.
-        """
         self.pace.count(inputs)
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
         if not torch.isfinite(loss).all():
@@ -165,7 +163,7 @@ class MeasuredTrainer(Trainer):
         """Return the gradient norm before the optimizer step.
 
         Raises:
-            TrainError: If it is not finite, unless the loss scaler will skip the step.
+            TrainError: If the norm is not finite and the float16 loss scaler will not skip the step.
         """
         norm = super()._get_grad_norm(model, grad_norm)
         if norm is None:  # DeepSpeed steps by itself, before this check
@@ -174,7 +172,7 @@ class MeasuredTrainer(Trainer):
         if not math.isfinite(size) and not self._skips():
             where = self.where(self.args.gradient_accumulation_steps)
             raise self._refusal(
-                f"the loss of step {self.state.global_step + 1} is finite and its gradient is {size}{where}"
+                f"the loss of step {self.state.global_step + 1} is finite, but its gradient norm is {size}{where}"
             )
         return norm
 
@@ -207,7 +205,7 @@ class MeasuredTrainer(Trainer):
             write_whole(Path(output_dir) / RUNNING_LOSS, json.dumps(noted).encode())
 
     def restore_running_loss(self) -> None:
-        """Restore the losses since the last log; if the number of processes changed, use their mean."""
+        """Restore the sum of losses since the last log entry; if the number of processes changed, use the mean."""
         if self._resumes is None:
             return
         try:
@@ -230,10 +228,10 @@ class _Restored(TrainerCallback):
 
 
 class TimedCheckpoints(TrainerCallback):
-    """Save a checkpoint when `minutes` have passed since the last one, or since the start of the training.
+    """Save a checkpoint `minutes` after the last one.
 
-    The first process decides, and broadcasts after how many steps to check again, so that processes do not synchronize
-    at every step. Validations, among which the best model is selected, are unchanged.
+    The first process decides, and tells the others after how many steps to check again, so that processes do not
+    synchronize at every step. The additional checkpoints are not candidates for the best model.
     """
 
     def __init__(self, minutes: float) -> None:
@@ -265,9 +263,7 @@ class TimedCheckpoints(TrainerCallback):
 
     @staticmethod
     def steps_until(left: float, pace: float) -> int:
-        """Return the number of steps until the next check.
-
-        It is half of the steps that fit into `left` seconds, at `pace` seconds each.
+        """Return the number of steps until the next check: half as many as fit in `left` seconds at `pace` seconds.
 
         >>> TimedCheckpoints.steps_until(60.0, 0.5), TimedCheckpoints.steps_until(0.1, 0.5)
         (60, 1)

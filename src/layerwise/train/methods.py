@@ -1,9 +1,9 @@
-"""Training methods by name: their recipes, and the options that they use.
+"""Training methods by name, with their recipes and options.
 
-LayerShuffle (Freiberger et al. 2024) draws a uniform permutation of the layers for every batch (section 3.2); layers
-can also receive (section 3.3) or predict (section 3.4) their position. LayerDrop (Fan et al. 2019) skips every layer
-with some probability, failout (Yousefpour et al. 2020) entire nodes. With a wiring every layer reads a learned mix of
-all previous states. Training in order is the common reference.
+LayerShuffle (Freiberger et al. 2024) draws a random permutation of the layers for every batch (section 3.2). Its
+variants also give layers their position (section 3.3), or let layers predict it (section 3.4). LayerDrop (Fan et al.
+2019) randomly skips layers, and failout (Yousefpour et al. 2020) skips all layers of a node. In the `wiring` methods
+every layer reads a learned mix of all previous states. All are compared with `sequential`, ordinary training.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from layerwise.train.recipe import EXTENSIONS, Recipe, Settings, TrainingExtensi
 
 DropSync = Literal["shared", "per-rank", "masked"]
 DROP_RATE = 0.2
-"""Drop rate recommended by the authors of LayerDrop, and used in the comparison of LayerShuffle."""
+"""Drop rate that the authors of LayerDrop recommend; the LayerShuffle paper uses it, too."""
 
 Chosen = TypeVar("Chosen", bound=TrainingExtension)
 
@@ -30,10 +30,11 @@ class Options:
 
     Args:
         settings: Optimizer settings.
-        drop_rate: Share of layers (or nodes) that are skipped.
-        max_shift: Maximum number of positions that a shuffled layer moves (None: any).
-        drop_sync: Processes skip the same layers (`shared`), draw separately (`per-rank`), or mask updates (`masked`).
-        extensions: Options that replace the defaults of their kind.
+        drop_rate: Probability of skipping a layer (or a node).
+        max_shift: Maximum number of positions that a shuffled layer moves (None: no limit).
+        drop_sync: How several processes draw plans: all draw the same (`shared`), each draws its own (`per-rank`), or
+            all run every layer and set the updates of skipped layers to zero (`masked`).
+        extensions: Options of extensions that differ from the defaults.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -54,9 +55,12 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """Training method: the function from options and depth to its recipe, and the options that it `reads`.
+    """A training method.
 
-    `is_compared` marks the methods that LayerShuffle is compared with.
+    Attributes:
+        recipe: Function that creates the recipe, given the options and the depth of the model.
+        reads: Names of the options that the method uses.
+        is_compared: The method is part of the default comparison.
     """
 
     recipe: Callable[[Options, int], Recipe]
@@ -69,9 +73,9 @@ class PositionOptions(TrainingExtension):
     """Options of the position encoding of LayerShuffle-position.
 
     Args:
-        features: Width of the learned embedding.
-        table: One embedding table per layer, as in the paper, or a common one, as in its published code.
-        dropout: Dropout rate, which the paper does not state.
+        features: Width of the learned position embedding.
+        table: One embedding table per layer, as in the paper, or a shared one, as in the authors' code.
+        dropout: Dropout rate. The paper does not state it.
     """
 
     NAME: ClassVar[str] = "position"
@@ -89,8 +93,8 @@ class PredictionOptions(TrainingExtension):
     """Options of the position prediction of LayerShuffle-predict.
 
     Args:
-        total: Sum of the cross-entropies over layers, as in the paper, or their mean, as in its code.
-        reads: Prediction from the first token (the class token of a ViT) or from the mean of all tokens.
+        total: Sum the cross-entropies over layers, as in the paper, or average them, as in the authors' code.
+        reads: Predict from the first token (the class token of a ViT), or from the mean of all tokens.
     """
 
     NAME: ClassVar[str] = "predict"
@@ -103,13 +107,12 @@ class PredictionOptions(TrainingExtension):
 
 @dataclass(frozen=True, slots=True)
 class LayerMixingOptions(TrainingExtension):
-    """Options of learned layer weights (see `layerwise.train.layer_mixing`). They have no weight decay.
+    """Options of learned layer weights (`layerwise.train.layer_mixing`), which are trained without weight decay.
 
     Args:
-        kind: Map from raw scalars to weights.
-        initialization: `biased` starts at 1 for the previous layer and 0 otherwise (the identity for free weights),
-            `zero` at 0.
-        rate: Factor of the learning rate; the weights of ELC-BERT learn at 1e-2.
+        kind: Compute the weights with a softmax, or use the learned scalars directly (`free`).
+        initialization: `biased` sets the scalar of the previous layer to 1 and all others to 0; `zero` sets all to 0.
+        rate: Learning rate of the layer weights, relative to that of the model.
 
     Raises:
         TrainError: If free weights start at 0.
@@ -127,8 +130,8 @@ class LayerMixingOptions(TrainingExtension):
     def __post_init__(self) -> None:
         if self.kind == "free" and self.initialization == "zero":
             raise TrainError(
-                "free layer weights must not start at 0, which makes all states 0. Pass initialization='biased' or "
-                "kind='softmax'."
+                "free layer weights must not start at 0, because all hidden states would be 0. Pass "
+                "initialization='biased' or kind='softmax'."
             )
 
 
@@ -207,15 +210,15 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     option: tuple(name for name, method in METHODS.items() if option in method.reads)
     for option in dict.fromkeys(option for method in METHODS.values() for option in method.reads)
 }
-"""Methods that use an option, by the name of the option."""
+"""Names of the methods that use an option, by option."""
 
 
 def recipe(name: str, options: Options, depth: int) -> Recipe:
-    """Return the recipe of a method by name; `retrained-6` refines a model of six evenly spaced layers.
+    """Return the recipe of a method; `retrained-6` trains a model of six evenly spaced layers.
 
     Raises:
         TrainError: If the method is unknown.
-        PlanError: If the method does not fit a model of this depth.
+        PlanError: If the method cannot be used with this number of layers.
 
     Example:
     >>> recipe("layershuffle", Options(), depth=12).settings.learning_rate
@@ -241,7 +244,7 @@ def recipes(names: Iterable[str], options: Options, depth: int) -> tuple[Recipe,
 
 
 def added_by(extension: object) -> str | None:
-    """Return a description of the parts that layers trained with this extension require, or None.
+    """Describe what an extension adds to a model that its layers cannot run without; return None if nothing.
 
     >>> added_by("plain") is None
     True

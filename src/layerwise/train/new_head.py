@@ -16,15 +16,20 @@ from layerwise.stack.load import resolve_device
 
 
 def classifier(auto: str, location: str, labels: Sequence[str], needed: str, **options: Any) -> tuple[Any, set[str]]:
-    """Load the checkpoint at `location` (folder or hub id) with the class `auto` and a random head for `labels`.
+    """Load a checkpoint with a new classification head, initialized with torch's global generator.
 
-    The head is drawn from torch's global generator, so it depends on the seed of a training run.
+    Args:
+        auto: Name of the auto class in transformers.
+        location: Folder or hub id.
+        labels: Names of the classes.
+        needed: Last sentence of the error message, which states what is required.
+        options: Further arguments of `from_pretrained`.
 
     Returns:
-        The model, and the names of the randomly initialized parameters.
+        The model, and the names of the newly initialized parameters.
 
     Raises:
-        CheckpointError: If the model cannot have such a head; `needed` is part of the message.
+        CheckpointError: If the model cannot have a classification head.
     """
     names: dict[str, Any] = {
         "num_labels": len(labels),
@@ -44,7 +49,7 @@ def classifier(auto: str, location: str, labels: Sequence[str], needed: str, **o
         )
     except (OSError, ValueError) as error:
         raise CheckpointError(
-            f"{location} cannot be given a head for {len(labels)} class{'es' * (len(labels) != 1)}: "
+            f"{location} cannot be loaded with a head for {len(labels)} class{'es' * (len(labels) != 1)}: "
             f"{str(error).strip().splitlines()[0]}\n{needed}"
         ) from error
     check_complete(location, model, report, new_head=True)
@@ -54,7 +59,6 @@ def classifier(auto: str, location: str, labels: Sequence[str], needed: str, **o
 def with_new_head(
     location: str, classes: tuple[str, ...], *, device: str = "auto", revision: str | None = None
 ) -> Stack:
-    """Load an image classifier with a random head for `classes`."""
     model, _ = classifier(
         "AutoModelForImageClassification",
         location,
@@ -66,10 +70,10 @@ def with_new_head(
 
 
 def head_parameters(model: PreTrainedModel, drawn: Collection[str]) -> frozenset[str]:
-    """Return the names of the parameters of the head: those outside the base model, or in `drawn`.
+    """Return the names of the head's parameters: those outside the base model, and the newly initialized (`drawn`).
 
-    For BERT that is the classifier, as in the frozen runs of "Transformer Layers as Painters" (appendix A.9), and the
-    pooler if the checkpoint has none.
+    For BERT this is the classifier, and the pooler if the checkpoint has none. "Transformer Layers as Painters"
+    (appendix A.9) trains only these in its frozen runs.
 
     Raises:
         CheckpointError: If the model has no head.
@@ -80,7 +84,7 @@ def head_parameters(model: PreTrainedModel, drawn: Collection[str]) -> frozenset
     )
     if not head:
         raise CheckpointError(
-            f"{type(model).__name__} has no separate head: every weight is in its base model. Pass a checkpoint "
-            "without a classification head."
+            f"{type(model).__name__} must have a head outside its base model. Pass a checkpoint without a "
+            "classification head, so that a new one is added."
         )
     return head

@@ -1,11 +1,11 @@
-"""Variants of LayerShuffle (Freiberger et al. 2024): layers that receive or predict their position.
+"""Variants of LayerShuffle (Freiberger et al. 2024) in which layers receive or predict their position.
 
     position (section 3.3)   z'' = Dropout(GELU(LN(concat(z, repeat(e))) W)) + z     e = table_l[p], `(features,)`
     predict (section 3.4)    L_out + sum_l -log softmax(LN_l(z) W_l)[p], averaged over the batch
 
-z is the input (or output) `(batch, seq, width)` of layer l at position p of the current plan. Every layer has its own
-table, norm and projection. The prediction reads the first token by default, or the mean over tokens without padding.
-Both modules are part of the model that they are attached to.
+z `(batch, seq, width)` is the input (in the prediction: the output) of layer l at position p of the current plan. Every
+layer has a separate table, norm and projection. The position is predicted from the first token, or from the mean over
+all tokens except padding.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class PositionEncoding(nn.Module):
 
 
 def attach_encoding(stack: Stack, options: PositionOptions) -> PositionEncoding:
-    """Add a new position encoding to the model of `stack`, which every later run under a plan uses.
+    """Add a newly initialized position encoding to the model of `stack`.
 
-    Step-by-step runs have no positions: use `stack.under`. A plan can have as many visits as the model has layers.
+    The model must be run with `stack.under`. A plan may run at most as many layers as the model has, with repeats.
     """
     width = stream_width(stack)
     encoding = PositionEncoding(stack.depth, width, options).to(stack.device, stack.dtype)
@@ -63,14 +63,14 @@ def stream_width(stack: Stack) -> int:
     width = getattr(config, "hidden_size", None) or getattr(getattr(config, "text_config", None), "hidden_size", None)
     if not isinstance(width, int):
         raise TrainError(
-            f"layershuffle-position and layershuffle-predict require config.hidden_size, which "
+            "the methods layershuffle-position and layershuffle-predict require config.hidden_size, which "
             f"{type(stack.model).__name__} lacks. Use the method layershuffle."
         )
     return width
 
 
 def position_of(stack: Stack, block: nn.Module) -> int | None:
-    """Return the current position of `block` in the list of layers; None while another model runs it."""
+    """Return the position of `block` in the current plan, or None if another model runs it."""
     return next(
         (position for position, entry in enumerate(block_list(stack.model, stack.path)) if entry is block), None
     )
@@ -82,12 +82,12 @@ def _add_position(stack: Stack, encoding: PositionEncoding, layer: int, block: n
         if position is None:
             raise TrainError(
                 f"layer {layer} of {stack.source.name} was trained with a position encoding, so it cannot be merged "
-                "into another model"
+                "into another model. Merge a model without one."
             )
         if position >= stack.depth:
             raise TrainError(
-                f"plans of a model with a position encoding must have at most {stack.depth} visits, got {position + 1} "
-                "or more"
+                f"a plan of a model with a position encoding must run at most {stack.depth} layers, counting repeats, got "
+                f"{position + 1} or more. Shorten the plan."
             )
         return with_state(args, kwargs, encoding(read_state(args, kwargs), layer, position))
 
@@ -95,9 +95,9 @@ def _add_position(stack: Stack, encoding: PositionEncoding, layer: int, block: n
 
 
 class PositionPrediction(nn.Module):
-    """Layer norm and linear classifier over positions for each of `depth` layers.
+    """A layer norm and a linear classifier over positions for each of `depth` layers.
 
-    After a forward pass, `predicted` has the position and the logits `(batch, depth)` of each visit.
+    After a forward pass, `predicted` has the position and the logits `(batch, depth)` of every layer that ran.
     """
 
     def __init__(self, depth: int, width: int, options: PredictionOptions) -> None:
@@ -109,7 +109,6 @@ class PositionPrediction(nn.Module):
         self._inputs: Mapping[str, Any] = {}
 
     def begin(self, inputs: Mapping[str, Any]) -> None:
-        """Discard the last pass and prepare for `inputs`."""
         self.predicted.clear()
         self._inputs = {name: value for name, value in inputs.items() if name == "attention_mask"}
 
@@ -119,7 +118,7 @@ class PositionPrediction(nn.Module):
         return self.classifiers[layer](self.norms[layer](read))
 
     def loss(self) -> Tensor:
-        """Return the cross-entropy of the last pass in nats: the sum or the mean over visits."""
+        """Return the cross-entropy of the last pass in nats, summed or averaged over layers (`options.total`)."""
         losses = torch.stack(
             [
                 cross_entropy(logits.float(), torch.full(logits.shape[:1], position, device=logits.device))
@@ -129,12 +128,12 @@ class PositionPrediction(nn.Module):
         return losses.sum() if self.options.total == "sum" else losses.mean()
 
     def hits(self) -> dict[int, Tensor]:
-        """Return whether the predictions `(batch,)` of the last pass were correct, by position."""
+        """Return for each position whether it was predicted correctly in the last pass, `(batch,)`."""
         return {position: logits.argmax(-1) == position for position, logits in self.predicted}
 
 
 def attach_prediction(stack: Stack, options: PredictionOptions) -> PositionPrediction:
-    """Add a new position prediction to the model of `stack`; every pass under a plan updates `predicted`."""
+    """Add a newly initialized position prediction to the model of `stack`."""
     prediction = PositionPrediction(stack.depth, stream_width(stack), options).to(stack.device, stack.dtype)
     stack.model.add_module(str(options.MODULE), prediction)
     stack.model.register_forward_pre_hook(lambda model, args, inputs: prediction.begin(inputs), with_kwargs=True)

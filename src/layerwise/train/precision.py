@@ -1,6 +1,6 @@
-"""Precision of the forward passes of a training run: float32, or half precision with float32 weights.
+"""Precision of the forward pass in training: float32, or half precision with float32 weights.
 
-It is part of `training_config.json`, so that a run resumes with the same precision.
+The precision is stored in `training_config.json`, so a run resumes with the same one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ARGUMENTS: Mapping[Precision, Mapping[str, bool]] = {
 
 
 def default_precision(device: str) -> Precision:
-    """Return bfloat16 on an accelerator with bfloat16 instructions, otherwise float32.
+    """Return `bfloat16` for an accelerator with bfloat16 instructions, otherwise `float32`.
 
     >>> default_precision("cpu")
     'float32'
@@ -35,8 +35,8 @@ def default_precision(device: str) -> Precision:
 
 
 def recorded_precision(run: Path) -> Precision | None:
-    """Return the precision of the first training in a run directory, or None."""
-    from layerwise.train.checkpoint_dir import CONFIG  # options do not wait for transformers
+    """Return the precision of the training runs in a run directory, or None if there are none."""
+    from layerwise.train.checkpoint_dir import CONFIG  # imports transformers, which is slow
 
     patterns = (f"*/seed-*/{CONFIG}", f"*/seed-*/{MODEL}/{FILE}")
     for path in (path for pattern in patterns for path in sorted(run.glob(pattern))):

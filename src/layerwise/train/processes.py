@@ -1,4 +1,4 @@
-"""Processes of a training run started by torchrun, from environment variables."""
+"""Processes of a training run that torchrun started, according to its environment variables."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_alone() -> bool:
 
 
 def use_own_accelerator() -> None:
-    """Select the accelerator of this process if torchrun started several on a machine."""
+    """Select the GPU of this process, if torchrun started several processes on this machine."""
     import torch
 
     if torch.cuda.is_available():
@@ -48,10 +48,7 @@ def use_own_accelerator() -> None:
 
 
 def training_settings(arguments: Mapping[str, Any]) -> dict[str, object]:
-    """Return the settings outside the recipe that affect the result: processes and further `TrainingArguments`.
-
-    A training run can resume with another number of processes; the run then has a note.
-    """
+    """Return the settings outside the recipe that affect the result: the number of processes, and `arguments`."""
     given = {name: value for name, value in sorted(arguments.items()) if name not in _WITHOUT_BITS}
     values: dict[str, object] = {"processes": os.environ.get("WORLD_SIZE", "1")}
     if given:

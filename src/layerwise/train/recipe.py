@@ -1,7 +1,7 @@
-"""Recipes: all settings of a training run as one frozen value.
+"""Recipes: all settings of a training run except model, data and seed.
 
-`Settings` configure the optimizer; `Recipe` adds the method: the plan of each pass, the addition to the model (a
-`TrainingExtension`), and the criterion of validation. This module needs no torch.
+`Settings` configures the optimizer. `Recipe` adds the training method: the plans that are drawn, and a
+`TrainingExtension` of the model or its Trainer. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Ranks = Literal["shared", "per-rank"]
 
 MAX_SETTING = 1e9
-"""Maximum number of steps, epochs or examples: larger values are typing errors."""
+"""Maximum number of steps, epochs or examples; larger values are probably typos."""
 
 
 def check_positive(name: str, value: float) -> None:
@@ -42,10 +42,10 @@ def check_positive(name: str, value: float) -> None:
 class Settings:
     """Optimizer settings; the defaults are those of the LayerShuffle paper (section 4).
 
-    `batch_size` examples over all processes run in `gradient_accumulation_steps` equal parts. `warmup` is the share of
-    steps with a rising learning rate, `evals` the number of validations and checkpoints. `from_scratch_factor`
-    multiplies the epochs of training runs from random weights. `precision` is that of the forward pass; weights stay
-    float32. With `compiled`, blocks are compiled (`layerwise.stack.compilation`).
+    `batch_size` is the number of examples per step over all processes and accumulation steps. `warmup` is the share of
+    steps in which the learning rate rises, and `evals` the number of validations and checkpoints. Training runs from
+    random weights take `from_scratch_factor` times as many epochs. `precision` is that of the forward pass; weights
+    stay float32. If `compiled`, blocks are compiled (`layerwise.stack.compilation`).
     """
 
     epochs: float = 20.0
@@ -76,7 +76,7 @@ class Settings:
         ):
             check_positive(name, getattr(self, name))
         if not 0 <= self.warmup <= 1:
-            raise TrainError(f"warmup must be a share of the steps between 0 and 1, got {self.warmup}.")
+            raise TrainError(f"warmup must be between 0 and 1 (a share of the steps), got {self.warmup}.")
         if self.batch_size % self.gradient_accumulation_steps:
             raise TrainError(
                 f"batch_size ({self.batch_size}) must be divisible by gradient_accumulation_steps "
@@ -95,19 +95,23 @@ DEFAULTS_BY_MODEL: Mapping[str, Settings] = {
     ),
     "demo": Settings(epochs=6, batch_size=16, learning_rate=1e-3, schedule="cosine", warmup=0.05, evals=6),
 }
-"""Settings for the embedded models: minutes of training that suffice to learn every order."""
+"""Settings for the bundled models: a few minutes of training suffice to learn every layer order."""
 
 EXTENSIONS: dict[str, type[TrainingExtension]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingExtension:
-    """Addition to a model or its Trainer; this base class adds nothing.
+    """Extension of a model or its Trainer; this base class changes nothing. Its fields are the extension's options.
 
-    Subclasses have their own options and are registered under `NAME`. `MODULE` names the submodule that `attach` adds,
-    `ADDED` describes the part that layers require. `TRAINING_ARGUMENTS` replace the defaults. `ATTACHED_BY` and
-    `TRAINED_BY` name a function and a class, MODULE:NAME in `layerwise.train`, which are imported when training
-    starts because they need torch.
+    Attributes:
+        NAME: Name under which a subclass is registered.
+        MODULE: Name of the submodule that is added to the model.
+        ADDED: Description of the submodule, if the layers cannot run without it.
+        TRAINING_ARGUMENTS: `TrainingArguments` that override the defaults.
+        ATTACHED_BY: Function that adds the submodule, as MODULE:NAME in `layerwise.train`. It is imported when
+            training starts, because it requires torch.
+        TRAINED_BY: Trainer class, written like ATTACHED_BY.
     """
 
     NAME: ClassVar[str] = "plain"
@@ -125,7 +129,7 @@ class TrainingExtension:
         return module
 
     def trainer(self) -> Callable[..., Any] | None:
-        """Return the factory of the Trainer, with the parameters of `PlanTrainer`; None for the default."""
+        """Return a function that creates the Trainer from the arguments of `PlanTrainer`; None for the default."""
         return None if self.TRAINED_BY is None else partial(_named(self.TRAINED_BY), options=self)
 
     def to_json(self) -> dict[str, Any]:
@@ -140,10 +144,10 @@ def _named(text: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class GrowthExtension(TrainingExtension):
-    """Growth schedule over `steps` of a model with this `cost`.
+    """Train in the phases of a growth schedule, which lasts `steps` steps; `cost` has the operations of the model.
 
     Raises:
-        PlanError: If the schedule has another depth or an empty phase.
+        PlanError: If the schedule does not have as many layers as the model, or if a phase has no steps.
     """
 
     NAME: ClassVar[str] = "growth"
@@ -168,11 +172,18 @@ class GrowthExtension(TrainingExtension):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Recipe of a training run; `variant` is the name of the training variant.
+    """Recipe of a training run.
 
-    `sampler` draws the plan of every training pass, `validation` that of every validation batch; the checkpoint with
-    the lowest validation loss is used. With `ranks="per-rank"` every process draws separately. A growth extension has a
-    schedule instead of a sampler, and its last weights are used.
+    The result is the checkpoint with the lowest validation loss, or the last one if there is a growth schedule.
+
+    Args:
+        variant: Name of the training variant.
+        settings: Optimizer settings.
+        sampler: Draws the plan of every forward pass in training. A growth schedule replaces it.
+        validation: Draws the plan of every validation batch.
+        extension: Extension of the model or its Trainer.
+        from_scratch: Train from random weights.
+        ranks: With `per-rank`, every process draws its own plans.
     """
 
     variant: str
@@ -186,7 +197,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.growth is not None and (self.sampler, self.validation) != (Fixed(), Fixed()):
             raise TrainError(
-                f"A growth schedule cannot be combined with a sampler, got {self.sampler}. Pass one of them."
+                f"a growth schedule cannot be combined with a sampler, got {self.sampler}. Pass only one of them."
             )
 
     @property
@@ -232,5 +243,5 @@ def retrained(settings: Settings, layers: tuple[int, ...]) -> Recipe:
 
 
 def grown(settings: Settings, growth: GrowthExtension, variant: str | None = None) -> Recipe:
-    """Return the recipe of a growth schedule, named `variant` or by its schedule."""
+    """Return the recipe of a growth schedule; `variant` defaults to the name of the schedule."""
     return Recipe(variant or growth.schedule.name, settings, extension=growth)

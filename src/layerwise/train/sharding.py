@@ -1,10 +1,10 @@
 """Sharded training (FSDP) of a stack.
 
-accelerate wraps classes that transformers lists for every model; for some, such as ViT, these lists are wrong and
-sharding fails. Here the classes of the layers are wrapped, unless the arguments name others.
+accelerate wraps the classes that transformers lists for a model. For some models, such as ViT, this list is wrong and
+sharding fails, so the classes of the layers are wrapped instead, unless the user names others.
 
-torch does not load the state of an optimizer if a trainable weight has no moments, which is normal under plans: a layer
-that was in no plan or phase so far has none.
+torch cannot load an optimizer state in which a trainable weight has no moments. Under plans this is normal: a layer has
+no moments if it has never run.
 """
 
 from __future__ import annotations
@@ -36,17 +36,13 @@ def with_units(arguments: Mapping[str, Any], blocks: Iterable[nn.Module]) -> dic
 
 
 def check_sharding(trainer: Any, *, per_rank: bool = False) -> None:
-    """Check that FSDP can shard the model, also if each process draws its plans (`per_rank`).
-
-    Raises:
-        TrainError: If it cannot.
-    """
+    """Raise `TrainError` if FSDP is requested but cannot shard the model; `per_rank`: each process draws its plans."""
     if trainer.args.fsdp and not trainer.is_fsdp_enabled:
-        raise TrainError("--set fsdp requires several accelerators: accelerate would not shard the model. Remove it.")
+        raise TrainError("--set fsdp requires several accelerators. Remove it, or start several processes.")
     if trainer.is_fsdp_enabled and per_rank:
         raise TrainError(
-            "--set fsdp requires --drop-sync shared: all processes must run the same layers. Pass it, or remove --set "
-            "fsdp."
+            "--set fsdp requires --drop-sync shared, because all processes must run the same layers. Pass it, or "
+            "remove --set fsdp."
         )
 
 

@@ -1,8 +1,8 @@
-"""Hugging Face Trainer with a plan for every pass.
+"""Hugging Face Trainer that runs every forward pass under a plan.
 
-The plan of a training pass is drawn by (optimizer step, pass within the step), the same on every process; validation
-plans are drawn by the batch. Outside a pass the model is the original one. With the usual loss only scored positions
-are sent through the head, in chunks (`ChunkedLoss`).
+In training, the plan depends only on the optimizer step and the pass within it; in validation, on the batch. Between
+passes the model is the original one. If the model has the usual loss, validation computes the logits of scored
+positions only, in chunks (`ChunkedLoss`).
 """
 
 from __future__ import annotations
@@ -32,10 +32,16 @@ if TYPE_CHECKING:
 
 
 class PlanTrainer(DividedValidation):
-    """Trainer that draws the plan of every pass from `draws`, and in validation from `validation`.
+    """Trainer that runs every forward pass under a plan.
 
-    `added` is the module of the extension: the loss of position predictions is added, and layer weights have a separate
-    learning rate. `order` replaces the default order of examples.
+    Args:
+        stack: Model to train.
+        draws: Plans of training passes.
+        validation: Plans of validation batches.
+        added: Module that the extension added. The loss of a position prediction is added to the training loss; layer
+            weights have a separate learning rate.
+        order: Order of the training examples (default: the Trainer's).
+        options: Arguments of `MeasuredTrainer`.
     """
 
     def __init__(
@@ -76,7 +82,7 @@ class PlanTrainer(DividedValidation):
         return optimizer
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """Return 6 operations per parameter and position, counting layers as often as they ran; 0 if unknown."""
+        """Return 6 operations per parameter and position. A layer counts as often as it ran. Return 0 if unknown."""
         count = getattr(self.stack.model, "num_parameters", None)
         if count is None or not self._plans:
             return 0
@@ -126,7 +132,7 @@ class PlanTrainer(DividedValidation):
     def prediction_step(
         self, model: nn.Module, inputs: dict[str, Any], prediction_loss_only: bool, ignore_keys: list[str] | None = None
     ) -> Any:
-        """Run a validation batch under its plan, without storing all logits if only the loss is needed."""
+        """Run a validation batch under its plan. If only the loss is needed, compute it in chunks."""
         plan = self.validation.at(self._batch)
         self._batch += 1
         chunked = prediction_loss_only and "labels" in inputs and self._chunked_loss() is not None
@@ -139,9 +145,9 @@ class PlanTrainer(DividedValidation):
                 return self.compute_loss(model, inputs, num_items_in_batch=items).detach().mean(), None, None
 
     def _chunked_loss(self) -> ChunkedLoss | None:
-        """Return the chunked validation loss, or None if it does not apply.
+        """Return the chunked validation loss, or None if it cannot replace the loss of the Trainer.
 
-        With compiled blocks, trying it would compile additional graphs.
+        It is not used with compiled blocks, because checking it would compile additional graphs.
         """
         has_own_loss = self.label_smoother is not None or self.compute_loss_func is not None
         is_divided = self.is_fsdp_enabled or self.is_deepspeed_enabled or self.args.world_size > 1
@@ -153,7 +159,7 @@ class PlanTrainer(DividedValidation):
 
 
 def positions(config: Any, inputs: Mapping[str, Any]) -> int:
-    """Return the number of positions of a batch: its tokens, or its patches plus one; 0 if unknown."""
+    """Return the number of positions in a batch: tokens, or patches plus one per image; 0 if unknown."""
     if "input_ids" in inputs:
         return int(inputs["input_ids"].numel())
     patch, pixels = getattr(config, "patch_size", None), inputs.get("pixel_values")
@@ -168,13 +174,13 @@ _ROUNDING = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkedLoss:
-    """Mean loss in nats of the labeled tokens of a batch; with `shifts`, labels belong to the next position."""
+    """Mean cross-entropy of labeled tokens in nats; if `shifts`, a position predicts the label of the next one."""
 
     head: LanguageModelHead
     shifts: bool
 
     def __call__(self, inputs: Mapping[str, Any], items: Tensor | int | None = None) -> Tensor:
-        """Return the loss of `inputs` with `labels` `(batch, seq)`, divided by `items` (default: labeled tokens)."""
+        """Return the summed loss of a labeled batch, divided by `items` (default: the number of labels)."""
         labels: Tensor = inputs["labels"]
         if self.shifts:
             labels = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
@@ -187,7 +193,7 @@ class ChunkedLoss:
 
 
 def find_chunked_loss(stack: Stack) -> ChunkedLoss | None:
-    """Return the loss of the model of `stack` in chunks, or None if its head or loss is different."""
+    """Return a chunked loss equal to the model's loss, or None if its head or loss does not allow that."""
     head = find_head(stack)
     if head is None:
         return None

@@ -1,7 +1,4 @@
-"""Train a model under plans, from a base model, splits and a recipe to a model folder.
-
-The result is the checkpoint with the lowest validation loss, or the last one of a growth schedule.
-"""
+"""Train a base model under plans, according to a recipe."""
 
 from __future__ import annotations
 
@@ -32,7 +29,13 @@ from layerwise.train.training_log import Progress
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """Base model of training runs: a function that opens a new copy, the hash of its weights, and their source."""
+    """Base model of training runs.
+
+    Attributes:
+        open: Function that returns a new copy.
+        weights: Hash of the weights.
+        location: Folder or hub id.
+    """
 
     open: Callable[[], Stack]
     weights: str
@@ -53,19 +56,9 @@ def train(
     progress: Progress | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> TrainingRecord:
-    """Train `recipe` with `seed` into `folder`, or resume.
+    """Train a model and write it to `folder`, or resume; return the training record of the model.
 
-    Args:
-        base: Base model.
-        splits: Training and validation data.
-        recipe: Recipe of the training run.
-        seed: Random seed.
-        folder: Folder of the training run.
-        progress: Function called after every step.
-        arguments: Further `TrainingArguments` (trackers, FSDP, workers), which override the recipe.
-
-    Returns:
-        The training record of the model.
+    `arguments` has further `TrainingArguments` (trackers, FSDP, workers), which override the recipe.
 
     Raises:
         TrainError: If the folder holds a different training run, or if a loss or gradient is not finite.
@@ -85,7 +78,7 @@ def trainer_of(
     progress: Progress | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> PlanTrainer:
-    """Create the Trainer for a new copy of the model; the parameters are those of `train`."""
+    """Create the Trainer for a new copy of the base model; the parameters are those of `train`."""
     set_seed(seed)
     stack = base.open()
     if recipe.from_scratch:

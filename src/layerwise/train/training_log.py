@@ -1,9 +1,14 @@
-"""Pace and resources in the log of a training run, over all its sessions.
+"""Speed and memory in the log of a training run, including sessions before it was resumed.
 
-Keys: `seconds` of all sessions, `step_seconds` (the median step), `data_wait` (the share of it that waited for data),
-`examples_per_second` and `tokens_per_second` (without padding) of all processes, `mfu` (operations relative to the peak
-of the devices) and `peak_bytes`. A step is timed from the end of the previous one, or of the validation or checkpoint
-between them. Operations are those of the Trainer: 6 per parameter and token.
+    seconds               time of all sessions
+    step_seconds          median time of a step, from the end of the previous step, validation or checkpoint
+    data_wait             share of the step time spent waiting for data
+    examples_per_second   examples of all processes
+    tokens_per_second     tokens of all processes, without padding
+    mfu                   floating-point operations relative to the peak of the devices
+    peak_bytes            peak memory
+
+The Trainer counts 6 floating-point operations per parameter and token.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ from layerwise.results.training_record import LogEntry
 from layerwise.stack.precision import matmul_precision
 
 Progress = Callable[[int, int, float | None], None]
-"""Receives the step, the number of steps, and the last logged training loss."""
+"""Called with the step, the number of steps, and the last logged training loss."""
 
 _KINDS = {"loss": "train", "eval_loss": "validation"}
 
@@ -45,9 +50,9 @@ def list_log_entries(history: Sequence[dict[str, Any]]) -> tuple[LogEntry, ...]:
 
 
 def gradient_norms(history: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Return the median (`gradient_norm`) and the maximum of the gradient norms in a log, before clipping.
+    """Return the median and the maximum of the gradient norms in a log, before clipping.
 
-    The Trainer logs the norm of one step at a time, so the maximum is a lower bound.
+    The Trainer does not log the norm of every step, so the true maximum can be higher.
 
     >>> gradient_norms([{"grad_norm": 0.5}, {"grad_norm": 3.0}, {"grad_norm": 0.7}, {"loss": 2.0}])
     {'gradient_norm': 0.7, 'gradient_norm_most': 3.0}
@@ -57,11 +62,11 @@ def gradient_norms(history: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 MEDIANS = ("step_seconds", "data_wait", "examples_per_second", "tokens_per_second", "mfu")
-"""Keys whose median over the log is reported."""
+"""Keys of the log that are reported as medians over the run."""
 
 
 class Pace(TrainerCallback):
-    """Measure the seconds of all sessions and the pace since the last log, and report every step to `progress`."""
+    """Measure the total time, and the speed since the last log entry; report every step to `progress`."""
 
     def __init__(self, progress: Progress | None = None) -> None:
         self.progress = progress
@@ -80,7 +85,7 @@ class Pace(TrainerCallback):
         reset_peak()
 
     def count(self, inputs: Mapping[str, Any]) -> None:
-        """Count the tokens of a pass, on their device to avoid synchronization."""
+        """Add the tokens of a pass to the count, which stays on their device to avoid synchronization."""
         if "input_ids" in inputs:
             mask = inputs.get("attention_mask")
             self._tokens = self._tokens + (inputs["input_ids"].numel() if mask is None else mask.sum())
@@ -104,7 +109,7 @@ class Pace(TrainerCallback):
     on_save = on_evaluate
 
     def notes(self, args: Any, state: Any) -> dict[str, float]:
-        """Return the measurements since the last log; only seconds and memory without a step."""
+        """Return the measurements since the last log entry; if there was no step, only seconds and memory."""
         noted = {"seconds": self.earlier + time.perf_counter() - self.begun, "peak_bytes": float(peak_bytes())}
         steps = state.global_step - self._step
         if not self.taken or not steps:
@@ -148,14 +153,14 @@ QUIET: Mapping[str, Any] = {
     "report_to": "none",
     "push_to_hub": False,
 }
-"""`TrainingArguments` of a timed trial, which does not validate, save or report."""
+"""`TrainingArguments` of a run that only times steps: it does not validate, save or report."""
 
 MakeTrainer = Callable[[Path, Mapping[str, Any]], Any]
-"""Creates the Trainer of a training run into a folder, with overriding `TrainingArguments`."""
+"""Creates a Trainer, given a folder and `TrainingArguments` that override its own."""
 
 
 def time_step(make: MakeTrainer, steps: int = 1) -> float:
-    """Return the median seconds of `steps` after a warm-up step, in a training run that is discarded."""
+    """Return the median seconds of `steps` training steps after a warmup step; the trained model is discarded."""
     with TemporaryDirectory(prefix="layerwise-") as name:
         trainer = make(Path(name), {**QUIET, "max_steps": 1 + steps, "logging_steps": 1 + steps})
         trainer.train()
@@ -184,17 +189,15 @@ PEAKS: dict[str, tuple[float, float | None, float]] = {
     r"RTX 4090": (165.2, 82.6, 82.6),
     r"RTX 3090": (71.0, 35.6, 35.6),
 }
-"""Peak operations per second in 1e12 in half precision, TF32 (None: unsupported) and float32, by accelerator name.
+"""Peak TFLOP/s of dense matrix products in half precision, TF32 (None: not supported) and float32, by GPU name.
 
-The first name that is part of the device name counts.
-
-Values are for dense matrices with float32 accumulation, from NVIDIA's data sheets, and from the white papers of the Ada
-(RTX 4090) and Ampere (RTX 3090) generations.
+The first name that the device name contains is used. The values are from NVIDIA's data sheets, and from the white
+papers of Ada (RTX 4090) and Ampere (RTX 3090).
 """
 
 
 def find_peak(device: str, precision: str) -> float | None:
-    """Return the peak operations per second of a device in `bfloat16`, `float16`, `tf32` or `float32`, if known.
+    """Return the peak FLOP/s of a device in `bfloat16`, `float16`, `tf32` or `float32`; None if unknown.
 
     >>> find_peak("NVIDIA L40S", "bfloat16"), find_peak("Tesla T4", "tf32"), find_peak("another", "float32")
     (362000000000000.0, 8100000000000.0, None)

@@ -1,8 +1,8 @@
-"""Validation on several processes: each batch is divided among them, so the loss equals that of one process.
+"""Validation on several processes that divide each batch, so that the loss is the same as on one process.
 
-accelerate gives each process different batches, which changes the plans that are drawn by batch, and makes processes
-with a sharded model wait for each other. Here example i of a batch is row i div P of process i mod P, and the loss of a
-batch is the mean over all scored positions.
+accelerate would give each process different batches, which does not work here: every batch has its own plan, and
+processes with a sharded model must run the same layers together. Of P processes, process p takes the examples p, p + P,
+p + 2P, ... of every batch.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from layerwise.train.measured import MeasuredTrainer
 
 
 class DividedBatches(Sampler[list[int]]):
-    """The indices that one of several `processes` reads, from every batch of `size` examples.
+    """Batch sampler of one of several `processes`, which yields its examples of every batch of `size` examples.
 
-    A process without a row of the last batch reads its first example, which does not count: all processes must run a
-    sharded model.
+    If the last batch has no example for a process, it runs the first one without counting it, because a sharded model
+    must run on all processes.
 
     >>> [list(DividedBatches(5, 4, 2, process)) for process in (0, 1)]
     [[[0, 2], [4]], [[1, 3], [4]]]
@@ -42,7 +42,7 @@ class DividedBatches(Sampler[list[int]]):
 
 
 class DividedValidation(MeasuredTrainer):
-    """Trainer whose validation loss does not depend on the number of processes (without metrics)."""
+    """Trainer whose validation loss does not depend on the number of processes, unless there are other metrics."""
 
     args: Any
     eval_dataset: Any

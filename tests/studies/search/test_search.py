@@ -253,9 +253,9 @@ def test_another_model_provides_layers(stack: Stack, corpus: Corpus, tmp_path: P
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"budget": "layers"}, "must be a positive number or share"),
+        ({"budget": "layers"}, "must be a positive number, or a multiple"),
         ({"budget": "watts=3"}, "the unit of a budget must be one of"),
-        ({"budget": "layers=0"}, "must be a positive number or share"),
+        ({"budget": "layers=0"}, "must be a positive number, or a multiple"),
         ({"budget": "layers=3", "edits": ("dorp",)}, "did you mean drop"),
         (
             {"budget": "layers=3", "edits": ("repeat",)},

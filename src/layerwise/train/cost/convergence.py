@@ -1,10 +1,11 @@
-"""Speed of convergence: steps and seconds to a loss over seeds, compared with a reference with the same seeds.
+"""Speed of convergence: the steps and seconds that a variant and a reference need to reach the same loss.
 
-A variant and the reference are compared at the lowest loss that every training run of both reaches. Validation losses
-are made monotone and interpolated in the logarithm of the cost (`layerwise.train.cost.frontier`); a training run below
-the target at its first evaluation counts with that cost, an upper bound without an interval. Rows of measure
-`convergence` (unit `steps` or `seconds`): `cost`, `ratio` to another variant, and `loss`, the target. Fine-tunings have
-rows of measure `tuning_convergence` by task, with `score` instead of `loss`.
+The target is the lowest loss that every training run of both reaches; runs are paired by seed. Validation losses are
+made monotone and interpolated in the logarithm of the cost (`layerwise.train.cost.frontier`). If a training run is
+below the target at its first evaluation, the cost of that evaluation is an upper bound, without an interval.
+
+The rows have the measure `convergence` and the unit `steps` or `seconds`: `cost`, `ratio` to another variant, and
+`loss`, the target. For fine-tuning, the measure is `tuning_convergence`, with a `score` per task instead of `loss`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ COSTS = (STEPS, SECONDS)
 
 @dataclass(frozen=True, slots=True)
 class ValidationCurve:
-    """Validation losses of one training run in nats/token by ascending step; a step took `step_seconds`."""
+    """Validation losses of one training run in nats/token, by ascending step; `step_seconds` is the time per step."""
 
     steps: tuple[int, ...]
     losses: tuple[float, ...]
@@ -53,7 +54,7 @@ def common_target(*variants: Mapping[int, ValidationCurve]) -> float:
 
 
 def convergence_rows(curves: Curves, reference: str) -> list[Score]:
-    """Return the rows of all variants, or none without the reference."""
+    """Return the rows of all variants; empty if there is no curve of the reference."""
     if not curves.get(reference):
         return []
     goals = _goals(curves, reference)
@@ -84,7 +85,7 @@ Spent = Mapping[int, Reached]
 
 
 def spent_to(curves: Mapping[int, ValidationCurve], cost: str, target: float) -> Spent:
-    """Return the cost of each training run to reach the target; seconds only if its step was timed."""
+    """Return the cost to reach the target by seed; with `cost="seconds"`, seeds without step times are omitted."""
     steps = {seed: cost_to_loss(curve.steps, curve.losses, target) for seed, curve in curves.items()}
     if cost == "steps":
         return steps
@@ -125,7 +126,7 @@ def ratio_rows(spent: Mapping[str, tuple[Spent, Spent]], reference: str, cost: s
 
 
 def score_curve(points: Mapping[int, float], step_seconds: float | None = None) -> ValidationCurve:
-    """Return the curve of 1 - score, where `points` maps steps to scores.
+    """Convert scores by step into a validation curve with the loss 1 - score.
 
     >>> score_curve({1: 0.5, 10: 0.75}).losses
     (0.5, 0.25)
@@ -135,7 +136,7 @@ def score_curve(points: Mapping[int, float], step_seconds: float | None = None) 
 
 
 def tuning_convergence_rows(curves: Mapping[str, Curves], reference: str) -> list[Score]:
-    """Return the rows of all tasks for which the reference has a curve; `curves` are by task, variant and seed."""
+    """Return the rows of all benchmark tasks with a curve of the reference; `curves` is by task, variant and seed."""
     rows: list[Score] = []
     compared = {task: variants for task, variants in curves.items() if variants.get(reference)}
     for task, variants in compared.items():
@@ -163,7 +164,7 @@ def _over_tasks(curves: Mapping[str, Curves], reference: str) -> Iterator[Score]
 
 
 def _pooled(tasks: Sequence[Spent]) -> Spent:
-    """Return the geometric mean over tasks of the cost of every seed."""
+    """Return the geometric mean over tasks of the cost, by seed."""
     seeds = sorted(set.intersection(*(set(of) for of in tasks)))
     means: dict[int, Reached] = {}
     for seed in seeds:

@@ -1,11 +1,12 @@
-"""Cost frontier of uniform training, and the distance of other training runs from it.
+"""Cost frontier of uniform training (all layers in every step), and the distance of other training runs from it.
 
     loss(c) = loss_i + (loss_k - loss_i) * (log c - log c_i) / (log c_k - log c_i)     c_i <= c <= c_k neighbors
-    saving  = 1 - exp(mean over seeds s of log(c_s / C_s))     cost to reach the reference's loss, over its cost
+    saving  = 1 - exp(mean over seeds s of log(c_s / C_s))     c_s reaches the loss that uniform training has at C_s
 
-The reference is trained to several lengths, each with its own decay of the learning rate; there is one line per seed.
-Differences are within seeds, with Student's interval over seeds, and corrected over variants (Holm). The line is
-extrapolated at most by `SLACK`. A loss that is never reached is censored and gives a bound.
+Uniform training is run for several numbers of steps, each with a full learning rate schedule; every seed has a frontier
+through its runs. Differences are taken within seeds. They have Student t intervals over seeds, and p-values with
+Holm's correction over variants. The frontier is extrapolated by at most `SLACK`. If a run never reaches a loss, its
+cost is censored and gives a bound.
 """
 
 from __future__ import annotations
@@ -48,20 +49,20 @@ EQUAL: Mapping[str, float] = {"tokens": 0.01, "flops": 0.01, "seconds": 0.05}
 
 @dataclass(frozen=True, slots=True)
 class CostPoint:
-    """End of a training run: its held-out loss in nats/token, its costs (`COSTS`), and its `tokens`."""
+    """Result of a training run: the held-out loss in nats/token, and the costs by name (`COSTS` and `tokens`)."""
 
     loss: float
     costs: Mapping[str, float]
 
 
 Points = Mapping[int, CostPoint]
-"""Trainings of one variant by seed."""
+"""Training runs of one variant by seed."""
 
 
 def loss_at(lengths: Iterable[CostPoint], amount: float, cost: str) -> float | None:
-    """Interpolate the loss at a cost from training runs of several lengths; None outside their range.
+    """Interpolate the loss at the cost `amount` between training runs of several lengths; None outside their range.
 
-    A single length has a loss only at its own cost, within `EQUAL`.
+    From a single run, its loss is returned if its cost equals `amount` within the tolerance `EQUAL`.
 
     >>> lengths = [CostPoint(loss, {"flops": flops}) for flops, loss in ((100.0, 3.0), (400.0, 2.0))]
     >>> round(loss_at(lengths, 200.0, "flops"), 6), loss_at(lengths, 500.0, "flops")
@@ -82,7 +83,10 @@ def loss_at(lengths: Iterable[CostPoint], amount: float, cost: str) -> float | N
 
 
 def difference_at(variant: Points, lengths: Mapping[int, Sequence[CostPoint]], cost: str) -> SeedDifference | None:
-    """Return the mean over seeds of a variant's loss minus uniform's at equal cost, or None if a seed has none."""
+    """Return the mean over seeds of the variant's loss minus the loss of uniform training at equal cost.
+
+    Return None if a seed is outside the range of the uniform training runs.
+    """
     shared = sorted(set(variant) & set(lengths))
     uniform = {seed: loss_at(lengths[seed], variant[seed].costs[cost], cost) for seed in shared}
     known = {seed: loss for seed, loss in uniform.items() if loss is not None}
@@ -94,10 +98,13 @@ def difference_at(variant: Points, lengths: Mapping[int, Sequence[CostPoint]], c
 def compare_at_cost(
     variants: Mapping[str, Points], lengths: Mapping[int, Sequence[CostPoint]]
 ) -> tuple[list[Score], list[str]]:
-    """Compare every variant with the `lengths` of uniform by seed at every cost; return rows and notes on omissions.
+    """Compare every variant with uniform training runs of several lengths (`lengths`, by seed) at equal cost.
 
-    Rows of measure `growth` with the cost as `unit`: `difference` in nats/token, below 0 if the variant is better, and
-    `at`, the mean cost of the variant. With one length of uniform, variants of another cost have no rows.
+    If uniform training has only one length, variants with another cost have no rows.
+
+    Returns:
+        Rows of measure `growth` with the cost as `unit`, and notes on variants that are not compared. The metrics are
+        `difference` in nats/token, below 0 if the variant is better, and `at`, the mean cost of the variant.
     """
     rows: list[Score] = []
     notes: list[str] = []
@@ -119,7 +126,6 @@ def compare_at_cost(
 
 
 def difference_rows(differences: Mapping[str, SeedDifference], name: str, cost: str) -> list[Score]:
-    """Return rows of the differences from `name` at one cost, with corrected p."""
     adjusted = holm_by_key({variant: each.p for variant, each in differences.items()})
     return [
         Score(
@@ -140,19 +146,19 @@ def difference_rows(differences: Mapping[str, SeedDifference], name: str, cost: 
 
 
 Censored = Literal["exact", "never", "sooner"]
-"""The loss is reached at the cost, never, or before the first cost."""
+"""Whether a loss is reached at the cost, never, or before the first known cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """Cost at which a loss is reached, or a bound if it is `censored`."""
+    """Cost at which a loss is reached; a bound unless `censored` is `exact`."""
 
     cost: float
     censored: Censored = "exact"
 
 
 def cost_to_loss(costs: Sequence[float], losses: Sequence[float], loss: float) -> Reached:
-    """Return the interpolated cost to reach `loss`, given the `losses` at `costs`.
+    """Interpolate the cost to reach `loss`, given the `losses` at `costs`.
 
     >>> round(cost_to_loss([100.0, 400.0], [3.0, 2.0], 2.5).cost, 6)
     200.0
@@ -173,7 +179,7 @@ def cost_to_loss(costs: Sequence[float], losses: Sequence[float], loss: float) -
 
 
 def descending(losses: Sequence[float]) -> list[float]:
-    """Return the least-squares descending fit of the losses (isotonic regression).
+    """Return the best descending fit of the losses by least squares (isotonic regression).
 
     >>> descending([5.0, 3.0, 4.0, 2.0])
     [5.0, 3.5, 3.5, 2.0]
@@ -183,11 +189,11 @@ def descending(losses: Sequence[float]) -> list[float]:
 
 
 def saving_rows(variant: str, trainings: Mapping[int, Sequence[CostPoint]], uniform: Points) -> list[Score]:
-    """Return the share of each cost of `uniform` that a variant saves to reach its loss.
+    """Return the share of each cost that a variant saves in reaching the loss of uniform training.
 
-    The metric is `SAVING` with its interval over seeds, or a bound: `SAVING_AT_MOST` if `NEVER` seeds missed the loss,
-    `SAVING_AT_LEAST` if `SOONER` seeds reached it by the first cost. Empty without common seeds, or if seeds are
-    censored on both sides.
+    The metric is `SAVING`, with an interval over seeds. It is `SAVING_AT_MOST` if some seeds never reached the loss (a
+    row `NEVER` counts them), and `SAVING_AT_LEAST` if some were below it at the first evaluation (`SOONER`). There
+    are no rows if both happened, or if the two have no seed in common.
     """
     shared = sorted(set(trainings) & set(uniform))
     rows = []
@@ -217,7 +223,7 @@ def saving_rows(variant: str, trainings: Mapping[int, Sequence[CostPoint]], unif
 
 
 def log_ratio(values: Mapping[int, float], others: Mapping[int, float]) -> SeedDifference:
-    """Return the mean over seeds of `log(value / other)`, paired by seed, with Student's interval.
+    """Return the mean of `log(value / other)` over the seeds, paired by seed, with a Student t interval.
 
     >>> round(exp(log_ratio({0: 2.0, 1: 8.0}, {0: 1.0, 1: 1.0}).value), 6)
     4.0

@@ -1,1 +1,1 @@
-"""Healing: train a model under a plan to make up for the layers that the plan skips."""
+"""Healing: train a model under a plan to compensate for the layers that the plan skips."""

@@ -1,7 +1,7 @@
-"""Trainable weights of a healing, the original model for the teacher, and storage of the trained weights.
+"""Select, store and load the weights that healing trains, and restore the original model as the teacher.
 
-The teacher is the same model before healing: adapters (LoRA by peft, Hu et al. 2021, alpha 2 rank) are disabled for it;
-if weights of the model are trained, copies of the original tensors replace them.
+With adapters (LoRA by peft, Hu et al. 2021, alpha = 2 rank), the teacher is the model with the adapters disabled.
+Otherwise the trained weights are temporarily replaced by copies of the original tensors.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
 from layerwise.train.heal.options import TAIL_LAYERS, HealingOptions
 
 CONFIG = "adapter_config.json"
-"""File that identifies a folder of adapters."""
+"""File that marks a folder of adapters."""
 
 WEIGHTS = "healed.safetensors"
-"""File of the trained tensors if they are not adapters."""
+"""File of the trained tensors, unless they are adapters."""
 
 
 class Learning:
-    """Trainable weights of a stack; all others are frozen.
+    """Make the weights that `options` select trainable, and freeze all others.
 
-    `handle` is the peft model, if adapters are trained. `original` restores the original model for the teacher.
+    If adapters are trained, `handle` is the peft model.
     """
 
     def __init__(self, stack: Stack, options: HealingOptions) -> None:
@@ -59,7 +59,7 @@ class Learning:
         return {name: weight.detach().cpu().contiguous() for name, weight in self.weights().items()}
 
     def write(self, folder: Path) -> None:
-        """Write the trained weights to `folder`: adapters in peft's format, or the tensors by name."""
+        """Write the trained weights to `folder`: adapters in peft's format, other weights as safetensors."""
         folder.mkdir(parents=True, exist_ok=True)
         if self.handle is None:
             save_file(self.tensors(), folder / WEIGHTS)
@@ -105,12 +105,12 @@ def _list_tail(stack: Stack, plan: Plan) -> set[str]:
 
 
 def _list_after_layers(stack: Stack, outside: dict[str, nn.Parameter]) -> set[str]:
-    """Return the parameters after the layers: those with a gradient if the layers are bypassed."""
+    """Return the names of the parameters after the layers, which have a gradient even if the layers are bypassed."""
     inputs = example_inputs(stack.model)
     if inputs is None:
         raise TrainError(
-            f"--method tail cannot find the head of {type(stack.model).__name__}: its inputs are not supported. Pass "
-            "--method lora or full."
+            f"--method tail does not support {type(stack.model).__name__}: its head cannot be found. Pass --method "
+            "lora or full."
         )
     with evaluating(stack.model):
         with torch.no_grad():
@@ -132,8 +132,8 @@ def import_peft() -> Any:
         return import_module("peft")
     except ImportError as error:
         raise TrainError(
-            f"--method lora requires peft, which cannot be imported ({error}). Install it with pip install "
-            "'layerwise[heal]', or pass --method tail or full."
+            f"--method lora requires peft, which cannot be imported ({error}). Run pip install 'layerwise[heal]', or "
+            "pass --method tail or full."
         ) from error
 
 
@@ -147,7 +147,7 @@ def linear_maps(stack: Stack, layers: Iterable[int]) -> dict[str, nn.Linear | Co
 
 
 def expert_weights(stack: Stack, layers: Iterable[int]) -> list[str]:
-    """Return the names of the stacked matrices `(experts, out, in)` in some layers."""
+    """Return the names of the stacked expert matrices `(experts, out, in)` in `layers`."""
     return [
         f"{stack.path}.{layer}.{name}.{weight}"
         for layer in sorted(set(layers))
@@ -158,16 +158,16 @@ def expert_weights(stack: Stack, layers: Iterable[int]) -> list[str]:
 
 
 def add_adapters(stack: Stack, layers: Iterable[int], rank: int) -> Any:
-    """Add adapters to every linear map and expert in `layers`, freeze everything else, and return the peft model.
+    """Add adapters to every linear layer and expert in `layers`, freeze everything else, and return the peft model.
 
     Raises:
-        TrainError: If the layers have no linear map.
+        TrainError: If the layers have no linear layer.
     """
     library = import_peft()
     maps, experts = linear_maps(stack, layers), expert_weights(stack, layers)
     if not maps:
         raise TrainError(
-            f"--method lora requires linear maps, and the layers of {type(stack.model).__name__} have none. Pass "
+            f"--method lora requires linear layers, but the blocks of {type(stack.model).__name__} have none. Pass "
             "--method full."
         )
     transposed = all(isinstance(module, Conv1D) for module in maps.values())
@@ -186,7 +186,7 @@ def add_adapters(stack: Stack, layers: Iterable[int], rank: int) -> Any:
 
 
 def load_healed(stack: Stack, folder: Path) -> Stack:
-    """Load the healed weights in `folder` into `stack`, a new copy of the base model; adapters are merged.
+    """Load the healed weights in `folder` into `stack`, a new copy of the base model, and merge adapters.
 
     Raises:
         CheckpointError: If the folder has no healed weights, or those of another model.
@@ -203,11 +203,13 @@ def load_healed(stack: Stack, folder: Path) -> Stack:
     try:
         learned = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{folder} has no healed weights ({error}). Heal the model again.") from error
+        raise CheckpointError(f"{folder} has no healed weights ({error}). Run layerwise heal again.") from error
     parameters = dict(stack.model.named_parameters())
     for name, value in learned.items():
         if name not in parameters or parameters[name].shape != value.shape:
-            raise CheckpointError(f"{folder} has {name} of shape {tuple(value.shape)}, which does not fit this model.")
+            raise CheckpointError(
+                f"{folder} was healed from another model: {name} of shape {tuple(value.shape)} does not fit this one."
+            )
         with torch.no_grad():
             parameters[name].copy_(value)
     return stack

@@ -1,4 +1,4 @@
-"""Options of a healing: which weights are trained, and on which loss. Needs no torch."""
+"""Options of healing: the trained weights and the loss. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ HiddenLoss = Literal["none", "cosine", "mse"]
 
 RANK = 16
 TAIL_LAYERS = 3
-"""Number of trained last layers; the head is trained as well ("Reassessing Layer Pruning", 2411.15558)."""
+"""Number of last layers that the method `tail` trains with the head ("Reassessing Layer Pruning", 2411.15558)."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealingOptions(TrainingExtension):
-    """Options of a healing under `plan`.
+    """Options of healing.
 
     Args:
         plan: Text of the plan.
-        method: Weights to train: `lora`, adapters of `rank` on every linear map and expert of the plan's layers (not on
-            routers); `full`, everything except skipped layers; `tail`, the last three layers and everything after.
-        teacher: `self` minimizes KL(p || q) between the predictions p of the original model and q under the plan, at
-            scored positions; `none` uses the labels.
-        hidden: Distance of the states after each layer of the plan to add to the loss (of images, at all positions).
-        hidden_weight: Weight of that distance.
+        method: Weights to train. `lora` trains adapters on every linear layer and expert of the plan's layers, except
+            routers; `full` trains everything except skipped layers; `tail` trains the last three layers of the plan
+            and everything after them.
+        teacher: `self` minimizes KL(p || q) of the original model's predictions p and the predictions q under the plan,
+            averaged over scored positions; `none` trains on the labels.
+        hidden: Distance between the hidden states of teacher and student after each layer, which is added to the loss.
+        hidden_weight: Weight of the distance.
         rank: Rank of the adapters.
 
     Raises:
-        TrainError: If `hidden` has no teacher, or if the rank or the weight is not positive.
+        TrainError: If `hidden` is set without a teacher, or if the rank or the weight is not positive.
     """
 
     NAME: ClassVar[str] = "heal"

@@ -1,9 +1,9 @@
-"""Trainer of a healing: a `PlanTrainer` that trains some weights on labels or on the original model's predictions.
+"""Trainer for healing: it trains some weights under a plan, on labels or on the original model's predictions.
 
-The teacher runs before the student, with the identity plan and without gradients. If norm and head act on every token
-alone (`layerwise.measure.language.loss`), both passes end with the last states, and the logits of teacher and
-student are computed together in chunks. Checkpoints contain only trainable weights. Validation uses the labels, so that
-checkpoints of every loss are selected alike.
+The teacher runs before the student, with the identity plan and without gradients. If the head treats every position
+independently (`layerwise.measure.language.loss`), teacher and student skip it, and their logits are computed in chunks
+afterwards. Checkpoints contain only the trained weights. Checkpoints are selected by the loss on the labels, whatever
+the training loss is.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from layerwise.train.trainer import PlanTrainer
 
 @dataclass(slots=True)
 class HealingPass:
-    """Result of a forward pass: the states before the head (or the logits), and the compared hidden states by layer."""
+    """Result of a forward pass: hidden states before the head (or logits), and hidden states to compare by layer."""
 
     predicted: Tensor
     output: Any = None
@@ -44,7 +44,7 @@ class HealingPass:
 
 
 class HealingTrainer(PlanTrainer):
-    """`PlanTrainer` that heals a model. Runs on one process or with DDP; sharding raises `TrainError`."""
+    """Trainer that heals a model. It runs on one process or with DDP, and refuses FSDP and DeepSpeed."""
 
     def __init__(self, *, options: HealingOptions, **others: Any) -> None:
         stack = others["stack"]
@@ -155,12 +155,11 @@ class HealingTrainer(PlanTrainer):
         return {"learning_weights": float(learning), **tokens, **super().figures()}
 
     def write(self, folder: Path) -> None:
-        """Write the trained weights to `folder`: adapters in peft's format, or the tensors by name."""
         if self.is_world_process_zero():
             self.learning.write(folder)
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Ignore that checkpoints lack the frozen weights."""
+        """Do not warn about frozen weights, which checkpoints do not contain."""
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         folder = Path(output_dir or self.args.output_dir)

@@ -1,1 +1,1 @@
-"""Growth training: a model is trained in phases, each on the layers of a schedule (`layerwise.plan.schedule`)."""
+"""Growth training: train a model in phases, which use different layers (`layerwise.plan.schedule`)."""

@@ -1,9 +1,9 @@
-"""Decoders with random weights, built from a configuration: base models of training runs without a checkpoint.
+"""Decoders with random weights, to train without a checkpoint.
 
-Weights are drawn when the model is opened, with torch's generator, which a training seeds first: all variants of a seed
-start from the same weights. The tiny size is a Granite of twelve layers, so that every role of the published schedule
-has a layer; a Llama of this width ends above the loss of the bigram baseline. The published size follows the original
-paper as far as known: twelve layers and 9.57 million weights, in the shape of SmolLM2.
+Training seeds torch's generator before it builds the model, so all variants with the same seed start from the same
+weights. The `tiny` size is a Granite model, because a Llama of this width does not get below the loss of the bigram
+baseline; both sizes have the twelve layers of the published schedule. The `published` size follows the original paper
+as far as it is known: 9.57 million weights, in the shape of SmolLM2.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Size:
 
 
 def tiny(tokenizer: PreTrainedTokenizerBase) -> GraniteConfig:
-    """Return the configuration of twelve layers of width 40 for the vocabulary of `tokenizer`.
+    """Return the configuration of a model with twelve layers of width 40.
 
-    Updates of layers are multiplied by 0.3, because so many narrow layers would learn slowly otherwise.
+    Layer outputs are multiplied by 0.3, because so many narrow layers would learn slowly otherwise.
     """
     return GraniteConfig(
         vocab_size=len(tokenizer),
@@ -97,35 +97,35 @@ SIZES: Mapping[str, Size] = {
 
 
 def has_weights(model: str, revision: str | None = None) -> bool:
-    """Return True if a folder or hub id has weights, including pickled ones, which fail to open."""
+    """Check whether a folder or hub id has weights, including pickled ones, which cannot be loaded."""
     if model in EMBEDDED:
         return True
     folder = Path(model).expanduser()
     if folder.is_dir():
         return any(any(folder.glob(pattern)) for pattern in ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.ckpt"))
     if folder.exists() or model.startswith((".", "/", "~")):
-        return True  # neither a folder nor a hub id: opening it raises an error
+        return True  # neither a folder nor a hub id: loading it raises an error
     try:
         there = {name for name in (*_WEIGHTS, _CONFIG) if cached_file(model, name, revision=revision, **_MAY_BE_ABSENT)}
     except (OSError, ValueError):
-        return True  # not a reachable hub id: opening it raises an error
+        return True  # not a reachable hub id: loading it raises an error
     return there != {_CONFIG}
 
 
 def random_model(config: Any, tokenizer: PreTrainedTokenizerBase, name: str, *, device: str = "auto") -> Base:
-    """Return a base model with this configuration, whose random weights are drawn when it is opened.
+    """Return a base model that is randomly initialized when it is opened.
 
-    Its `weights` is a digest of configuration and vocabulary.
+    Its `weights` is a hash of the configuration and the vocabulary.
 
     Raises:
-        ModelError: If the configuration is not that of a decoder.
+        ModelError: If the configuration has no vocabulary, or if the model does not fit in memory.
         DataError: If the tokenizer has more tokens than the model has embeddings.
     """
     size = vocabulary_size(config, name)
     if len(tokenizer) > size:
         raise DataError(
-            f"vocab_size of {name} must be at least {len(tokenizer)}, the size of the tokenizer, got {size:,}. Change "
-            f"its {_CONFIG}, or pass another --tokenizer."
+            f"vocab_size of {name} must be at least {len(tokenizer):,}, the size of the tokenizer, got {size:,}. "
+            f"Change its {_CONFIG}, or pass another --tokenizer."
         )
     _check_memory(config, name)
     return Base(partial(_build, config, tokenizer, name, device), _digest(config, tokenizer))
@@ -136,7 +136,7 @@ def vocabulary_size(config: Any, name: str) -> int:
         size = getattr(config.get_text_config(), "vocab_size", None)
         if type(size) is int and size > 0:
             return size
-    raise ModelError(f"{name} is not a text model: its {_CONFIG} has no vocab_size. Pass that of a decoder.")
+    raise ModelError(f"{name} is not a text model: its {_CONFIG} has no vocab_size. Pass a decoder.")
 
 
 def _check_memory(config: Any, name: str) -> None:

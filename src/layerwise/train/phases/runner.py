@@ -1,10 +1,10 @@
-"""Growth training: a schedule of phases in the Hugging Face Trainer.
+"""Growth training in the Hugging Face Trainer: apply a schedule of phases.
 
-At the first step of a phase, weights are copied, redrawn and scaled, and their optimizer state is dropped. Before every
-step, weights that are not trained are frozen: without a gradient the optimizer skips them, including weight decay.
-Everything else follows from the step alone (`StepSchedule`), also after resuming. Weights before and after the layers
-are found by behavior: what the inputs of the layers depend on, and what the output depends on given the last state. A
-weight in both is tied and trained as one.
+When a phase starts, weights are copied, reinitialized and scaled, and their optimizer state is reset. Before every
+step, weights that are not trained are frozen; the optimizer skips them, so they have no weight decay either.
+
+Embeddings and head are found by their gradients, not by name. The embeddings are the weights that the inputs of the
+layers depend on; the head is the weights that map the last hidden state to the output. A weight that is both is tied.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ Weights = tuple[nn.Parameter, ...]
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingsAndHead:
-    """Parameters before the layers and after them (`behind`); `tied` names those in both.
+    """Parameters before the layers and after them (`behind`), and the names of those that are both (`tied`).
 
-    Parameters without effect, such as an unused pooler, are in `behind`.
+    Unused parameters, such as a pooler, count as `behind`.
     """
 
     before: tuple[nn.Parameter, ...]
@@ -79,10 +79,7 @@ def _reached(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> l
 
 
 class GrowthRunner(TrainerCallback):
-    """Trainer callback that applies a schedule to the weights of `stack` and returns the plan of each pass.
-
-    `around` has the parameters before and after the layers.
-    """
+    """Trainer callback that applies a growth schedule to `stack` and returns the plan of each forward pass."""
 
     def __init__(self, stack: Stack, step_schedule: StepSchedule, cost: ModelCost, around: EmbeddingsAndHead) -> None:
         self.stack = stack
@@ -193,7 +190,8 @@ class GrowthTrainer(PlanTrainer):
             created = super().create_scheduler(num_training_steps, optimizer)
             if not isinstance(created, LambdaLR):
                 raise TrainError(
-                    f"the schedule must be linear, cosine or constant with phases, got {self.args.lr_scheduler_type}."
+                    "the learning rate schedule must be linear, cosine or constant if there are phases, got "
+                    f"{self.args.lr_scheduler_type}."
                 )
             factors = [self._factor(curve) for curve in created.lr_lambdas]
             self.lr_scheduler = LambdaLR(optimizer or self.optimizer, factors)
@@ -209,7 +207,7 @@ class GrowthTrainer(PlanTrainer):
         return super().evaluate(*args, **kwargs)
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """Return the operations of the last pass; the parent sums them over processes and sessions."""
+        """Return the operations of the last pass; the Trainer sums them over passes and processes."""
         return round(self.runner.flops(inputs))
 
     def figures(self) -> dict[str, float]:
@@ -232,8 +230,9 @@ def growth_runner(stack: Stack, growth: GrowthExtension, splits: Splits, seed: i
     """Create the callback that applies `growth` to `stack`.
 
     Raises:
-        PlanError: If the schedule has another depth.
-        TrainError: If a phase trains only one of two tied weights, or copies weights between different layers.
+        PlanError: If the model does not have as many layers as the schedule, or if a layer cannot copy another because
+            their shapes differ.
+        TrainError: If the embedding and the head share a weight, and a phase trains only one of them.
     """
     growth.schedule.check(stack.depth)
     batch = {key: value.to(stack.device) for key, value in splits.collate([splits.train[0]]).items()}

@@ -1,9 +1,7 @@
-"""Schedule of a growth training by step: the running layers, the trained layers and the learning rate of every pass.
+"""Growth schedule by step: the layers that run, the layers that are trained, and the learning rate.
 
-A schedule, a number of steps and a seed determine everything: the layers of a `sample` are drawn by (seed, phase,
-number of the draw), the layers that stochastic depth skips by (seed, phase, step, pass). So a training run resumes
-within a phase exactly, and all processes agree without communication. Controls of a study have the phases, and so the
-draws, of their schedule.
+Random draws depend only on the seed, the phase and the step (or on the pass within the step, for stochastic depth).
+A training run therefore resumes exactly, and all processes agree without communication.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ Curve = Callable[[int], float]
 
 @dataclass(frozen=True)
 class StepSchedule:
-    """Schedule over a number of `steps`, drawn by `seed`. Steps, and passes within a step, count from 0.
+    """Growth schedule over `steps` optimizer steps. Steps, and forward passes within a step, are counted from 0.
 
     >>> halves = GrowthSchedule("halves", 2, (Phase("top", 0.5, (1,)), Phase("all", 0.5, (0, 1), rate=0.1)))
     >>> table = StepSchedule(halves, steps=8, seed=0)
@@ -59,11 +57,10 @@ class StepSchedule:
         return tuple(sorted(chance.sample(phase.trains, phase.sample)))
 
     def resolve(self, step: int, number_of_pass: int = 0) -> Phase:
-        """Return the phase of one pass after all random draws.
+        """Return the phase of one forward pass with its random choices made.
 
-        The layers in `present` run, and those in `trains` are trained.
-
-        A draw without a running or trained layer is repeated.
+        The layers in `present` run, and those in `trains` are trained. If a draw leaves nothing to train, it is
+        repeated.
         """
         phase, learning = self.phase(step), self.learning(step)
         running = phase.running(self.schedule.depth)
@@ -88,11 +85,11 @@ class StepSchedule:
         return Plan.of(self.phase(step).running(self.schedule.depth))
 
     def factor(self, step: int, curve: Curve) -> float:
-        """Return the factor of the learning rate at `step`.
+        """Return the learning rate at `step`, relative to the peak.
 
-        The shape `run` follows `curve`, the learning rate schedule of the whole training run. The other shapes restart
-        with the phase: they rise over its warmup, and then stay at 1 or fall to 0 linearly or as half a cosine. `rate`
-        multiplies all of them.
+        With the shape `run`, it follows `curve`, the schedule of the entire training run. With any other shape, it
+        starts again in every phase: it rises during the warmup, then stays at 1 (`constant`) or falls to 0 (`linear`,
+        `cosine`). The result is multiplied by the `rate` of the phase.
         """
         last = min(step, self.steps - 1)  # a scheduler also calls the step after the last
         phase, (first, end) = self.phase(last), self.bounds[self.number(last)]

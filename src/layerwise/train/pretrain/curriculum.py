@@ -1,7 +1,7 @@
-"""Phases of a pretraining: short segments in large batches, then long segments in small batches.
+"""Phases of pretraining: short segments in large batches, then long segments in small batches.
 
-The first 90 % of the steps read short segments, the rest segments four times as long, a quarter as many. The segments
-of a step depend only on (seed, phase, step), so a training run resumes exactly.
+By default, the first 90 % of the steps read short segments. The rest read a quarter as many segments, which are four
+times as long. The segments of a step depend only on (seed, phase, step), so a training run resumes exactly.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from layerwise.errors import TrainError
 
 @dataclass(frozen=True, slots=True)
 class CurriculumPhase:
-    """Phase of a pretraining: the steps from `first` to `end` (exclusive).
+    """Phase of pretraining, from step `first` to step `end` (exclusive).
 
-    Each step reads `batch_size` of the `segments`, which have at most `length` tokens each.
+    Each step reads `batch_size` of the `segments` segments of up to `length` tokens.
 
     Raises:
-        TrainError: If there are fewer segments than a batch.
+        TrainError: If there are fewer segments than `batch_size`.
     """
 
     length: int
@@ -38,16 +38,16 @@ class CurriculumPhase:
     def __post_init__(self) -> None:
         if self.segments < self.batch_size:
             raise TrainError(
-                f"--batch-size must be at most {self.segments:,}, the number of segments of up to {self.length} tokens "
-                f"in the training text, got {self.batch_size:,}. Pass more text, or a smaller batch size."
+                f"--batch-size must be at most {self.segments:,}, because the training text has that many segments of "
+                f"up to {self.length} tokens, got {self.batch_size:,}. Pass more text, or a smaller batch size."
             )
 
 
 class Batches(Sampler[list[Draw]]):
     """Batch sampler of one process for all steps of a training run.
 
-    The examples of a step are divided over `processes`, and on each process over `passes`. The examples and masks of a
-    step do not depend on this division. `steps` are read in order.
+    The batch of a step is divided equally over the processes, and on each process over gradient accumulation passes.
+    Its examples and masks do not depend on the number of processes and passes.
 
     Raises:
         TrainError: If a batch cannot be divided equally.
@@ -94,7 +94,7 @@ def _order(seed: int, phase: int, epoch: int, segments: int) -> NDArray[np.int64
 
 
 def rate_at(step: int, steps: int, warmup: int, floor: float) -> float:
-    """Return the learning rate at `step` (from 0) relative to the peak: linear warmup, then half a cosine.
+    """Return the learning rate at `step` (from 0) relative to the peak: linear warmup, then cosine decay.
 
         (step + 1) / warmup                                                        while step < warmup
         floor + (1 - floor) (1 + cos(pi (step - warmup) / (steps - warmup))) / 2   afterwards

@@ -1,8 +1,7 @@
-"""LAMB for pretraining, with the two parameter groups of the published recipe (You et al. 2020, algorithm 2).
+"""The LAMB optimizer (You et al. 2020, algorithm 2), with the parameter groups of LTG-BERT and ELC-BERT.
 
-LAMB scales Adam's update of every tensor to a fixed share of the norm of the tensor, which suits matrices. Small
-tensors and those common to all tokens (biases, norms, embeddings, layer weights) are updated by plain Adam without
-weight decay. The scaling function of the weight norm is the identity, as for LTG-BERT and ELC-BERT.
+LAMB scales Adam's update of every matrix in proportion to the norm of the matrix. Biases, norms, embeddings and layer
+weights are updated by plain Adam without weight decay.
 """
 
 from __future__ import annotations
@@ -17,21 +16,21 @@ ALGORITHM = "LAMB of arXiv 1904.00962, algorithm 2"
 """Name of the optimizer in training records."""
 
 PLAIN = ("bias", "norm", "embedding", "scalars")
-"""Parts of the names of parameters that are updated by plain Adam without weight decay."""
+"""A parameter whose name contains one of these is updated by plain Adam without weight decay."""
 
 
 class Lamb(torch.optim.Optimizer):
-    """LAMB with bias correction of both moments, and weight decay inside the trust ratio.
+    """LAMB with bias correction, and with weight decay as part of the update that the trust ratio scales.
 
-    At step t (from 1) of a tensor w with gradient g and moments m and v, initially 0:
+    At step t (from 1), for a tensor w with gradient g and moments m and v, which are initially 0:
 
         m <- b1 m + (1 - b1) g        v <- b2 v + (1 - b2) g^2
         u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon) + decay * w
         w <- w - rate * ratio * u        ratio = |w| / |u|
 
-    Norms are Euclidean, over the full tensor. The ratio is 1 if either norm is 0, and in groups without `trust_ratio`:
-    the update is then that of Adam (Kingma and Ba 2015, algorithm 1) with the weight decay of AdamW (Loshchilov and
-    Hutter 2019). A tensor without a gradient is unchanged, and its t does not advance.
+    Norms are Euclidean, over the full tensor. The ratio is 1 if either norm is 0, or if the group has no
+    `trust_ratio`; the update is then that of AdamW. A tensor without a gradient does not change, and its t does not
+    advance.
 
     References:
         You et al. 2020, arXiv 1904.00962, algorithm 2, with the identity for phi.

@@ -1,7 +1,7 @@
-"""Recipes of pretraining: all settings except text, tokenizer and seed, as one frozen value.
+"""Pretraining recipes: all settings of a pretraining run except text, tokenizer and seed.
 
-The recipes are those of LTG-BERT and ELC-BERT: LAMB with two parameter groups, warmup and half a cosine, gradient
-clipping at a norm of 2, span masking, and short segments for the first 90 % of the steps.
+The defaults are those of LTG-BERT and ELC-BERT: LAMB, warmup and cosine decay, gradient clipping at a norm of 2, span
+masking, and short segments for the first 90 % of the steps.
 """
 
 from __future__ import annotations
@@ -25,15 +25,23 @@ from layerwise.train.recipe import check_positive
 
 @dataclass(frozen=True, slots=True)
 class PretrainingRecipe:
-    """Recipe of a pretraining; the defaults are those of the published small model.
+    """Recipe of a pretraining run; the defaults are those of the published small model.
 
-    `variant` names the variant in results. A step reads `batch_size` segments of `lengths[0]` tokens, in
-    `gradient_accumulation_steps` equal parts; after the share `short` of the steps it reads a quarter as many segments
-    of `lengths[1]`. `learning_rate` is the peak, `floor` its final share, `warmup` the share of steps with a rising
-    rate. `mask_probability` is the share of masked tokens; a masked span continues with probability 1 - `stop`. `evals`
-    is the number of validations (on `validation` segments) and checkpoints. With `seconds`, the steps are as many as
-    fit. `vocabulary` is the size of the tokenizer to train (default: by the size of the text). `frozen_layer_weights`
-    are not trained. With `compiled`, layers are compiled; with `padding_free`, only attention is computed for padding.
+    Args:
+        variant: Name of the variant in the results.
+        initialization: Initialization of the layer weights (default: that of the architecture).
+        batch_size: Number of short segments per step; of long segments, a step reads a quarter as many.
+        lengths: Maximum number of tokens of a short and a long segment.
+        short: Share of the steps that read short segments.
+        floor: Final learning rate, relative to the peak (`learning_rate`).
+        warmup: Share of steps in which the learning rate rises.
+        stop: Probability that a masked span ends after a token.
+        gradient_accumulation_steps: Number of equal parts of a batch that run one after the other.
+        padding_free: Do not compute padding, except in attention.
+        evals: Number of validations and checkpoints.
+        validation: Number of segments for validation.
+        seconds: Train for as many steps as fit in this time instead of `steps`.
+        vocabulary: Size of the tokenizer to train (default: depends on the size of the text).
     """
 
     variant: str = "elc"
@@ -77,21 +85,21 @@ class PretrainingRecipe:
             check_positive("vocabulary", self.vocabulary)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the recipe in JSON values, with the names of the `optimizer` and `masking` algorithms."""
+        """Return the recipe as JSON values, including the names of the optimizer and the masking algorithm."""
         content = {"extension": "plain", "optimizer": ALGORITHM, "masking": MASKING, "pretraining": asdict(self)}
         plain: dict[str, Any] = json.loads(json.dumps(content))
         return plain
 
     @property
     def switch(self) -> int:
-        """First step (from 0) with long segments."""
+        """First step with long segments, counted from 0."""
         return round(self.short * self.steps)
 
     def phases(self, counts: Sequence[int]) -> tuple[CurriculumPhase, ...]:
-        """Return the phases for `counts` segments of each length.
+        """Return the phases, given the number of short and of long segments (`counts`).
 
         Raises:
-            TrainError: If there are too few segments.
+            TrainError: If there are fewer segments than in a batch.
         """
         edges = (0, self.switch, self.steps)
         sizes = zip(self.lengths, (self.batch_size, self.batch_size // 4), edges, edges[1:], counts, strict=False)
@@ -132,18 +140,18 @@ PRESETS: Mapping[str, PretrainingRecipe] = {
         gradient_accumulation_steps=128,
     ),
 }
-"""Recipes by size: the published ones, and `tiny`, which takes minutes on two cores.
+"""Recipes by size: the published `small` and `base`, and `tiny`, which takes minutes on two cores.
 
-With half a million tokens, the published recipe does not get beyond word frequencies. So `tiny` masks more, mostly
-single tokens, and uses no dropout and small batches. The published recipes run 256 segments at once; with several
-processes, reduce the accumulation accordingly.
+On half a million tokens, the published recipe learns little more than word frequencies. `tiny` therefore masks more
+tokens, mostly single ones, and uses small batches without dropout. The published recipes run 256 segments at a time; on
+several processes, reduce `gradient_accumulation_steps` accordingly.
 """
 
 
 def pretraining_recipe(
     size: str = "small", architecture: str = "elc", *, variant: str | None = None, **changes: Any
 ) -> PretrainingRecipe:
-    """Return the recipe of a size (`tiny`, `small`, `base`) for an architecture; `changes` replace other settings.
+    """Return the recipe of a size (`tiny`, `small`, `base`) for an architecture; `changes` overrides its settings.
 
     Raises:
         TrainError: If the size is unknown.

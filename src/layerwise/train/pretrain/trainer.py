@@ -1,7 +1,7 @@
-"""Pretrain a masked language model from random weights into a model folder.
+"""Pretrain a masked language model from random weights.
 
-To compare models at equal time, a recipe can have seconds instead of steps: the number of steps that fit is estimated
-by timing a step of both phases. A resumed training uses the number of its first session.
+To compare models at equal time, a recipe can set `seconds` instead of `steps`. A few steps of both phases are then
+timed to estimate how many steps fit. A resumed run keeps the number of steps of its first session.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def pretrain(
     progress: Progress | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> TrainingRecord:
-    """Pretrain `recipe` with `seed` into `folder`, or resume; return the training record of the model.
+    """Pretrain a model and write it to `folder`, or resume; return the training record of the model.
 
-    `arguments` are further `TrainingArguments` (trackers, FSDP, workers), which override the recipe.
+    `arguments` has further `TrainingArguments` (trackers, FSDP, workers), which override the recipe.
 
     Raises:
         DataError: If the tokenizer lacks required tokens.
@@ -83,9 +83,9 @@ def trainer_of(
     progress: Progress | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> PretrainingTrainer:
-    """Create the Trainer of a pretraining with a new model; the parameters are those of `pretrain`.
+    """Create the Trainer for a new model; the parameters are those of `pretrain`.
 
-    The steps that fit into the seconds of a recipe are timed here, or read from the checkpoint in `folder`.
+    If the recipe sets `seconds`, the number of steps is read from a checkpoint in `folder`, or else estimated here.
     """
     arguments = with_device(arguments or {})
     masking = SpanMasking.of(tokenizer, recipe.mask_probability, recipe.stop)
@@ -156,7 +156,7 @@ class PretrainingTrainer(DividedValidation):
         }
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Return the batches of this process, which accelerate does not divide again."""
+        """Return a loader of the batches of this process, bypassing accelerate, which would divide them again."""
         return DataLoader(
             self.train_dataset,
             batch_sampler=self.batches,
@@ -214,7 +214,7 @@ def _estimate_steps(seconds: float, phases: Sequence[CurriculumPhase], make: Mak
     def trial(folder: Path, quiet: Mapping[str, Any], phase: CurriculumPhase) -> PretrainingTrainer:
         trainer: PretrainingTrainer = make(folder, quiet)
         trainer.batches.steps = [min(phase.first + step, phase.end - 1) for step in range(1 + _TIMED)]
-        trainer.pace.progress = None  # trial steps are not part of the training
+        trainer.pace.progress = None  # trial steps are not part of the training run
         return trainer
 
     paces = [
@@ -224,7 +224,9 @@ def _estimate_steps(seconds: float, phases: Sequence[CurriculumPhase], make: Mak
 
 
 def count_steps(seconds: float, paces: Sequence[tuple[float, float]]) -> int:
-    """Return the number of steps in `seconds`, at least 1; `paces` are (share of steps, seconds per step) by phase.
+    """Return the number of steps that fit in `seconds`, at least 1.
+
+    `paces` has the share of the steps and the seconds per step of each phase.
 
     >>> count_steps(60.0, [(0.9, 0.5), (0.1, 1.5)])
     100
@@ -240,4 +242,4 @@ def read_max_steps(folder: Path) -> int | None:
     try:
         return int(read_json_file(state)["max_steps"])
     except (KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{state} has no number of steps. Remove {checkpoint} to resume.") from error
+        raise RunError(f"{state} is damaged: it has no max_steps. Remove {checkpoint}, then resume.") from error
