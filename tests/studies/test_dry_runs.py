@@ -41,10 +41,10 @@ SAID = {
         "█ learns",
         "uniform in 40 steps of 64 tokens",
         "(equal flops)",
-        "epochs in which each layer learns: 0.",
+        "epochs in which each layer is trained: 0.",
     ),
     f"train growth {PHASED} --schedules importance,ramp --frontier --seeds 3 --learning-rates 1e-3,4e-3 --steps 8": (
-        "18 trainings: uniform, ramp, uniform@0.8, uniform@1.18, uniform@1.4, importance; 3 seeds each",
+        "18 training runs: uniform, ramp, uniform@0.8, uniform@1.18, uniform@1.4, importance; 3 seeds each",
         "4 training runs to tune uniform, importance, and more while the best rate is at the edge of the grid",
     ),
     "train elc --text documents --steps 3 --batch-size 8 --evals 1 --seeds 2": (

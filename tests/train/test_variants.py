@@ -496,7 +496,7 @@ def test_layer_weights_of_another_shape_are_rejected() -> None:
     with pytest.raises(PlanError, match="edges must have 3 layers"):
         free.set_edges(LayerWeights.identity(4))
     unscaled = softmax.edges().without(Edge(2, 0), renormalize=False)
-    with pytest.raises(PlanError, match="positive and sum to 1"):
+    with pytest.raises(PlanError, match="each row must sum to 1"):
         softmax.set_edges(unscaled)
 
 
@@ -507,7 +507,7 @@ def test_unsupported_plans_are_rejected() -> None:
     stack.branches()
     layer_mixing.attach(stack, SOFTMAX)
     for text in ("0 (1|2)", "0 1.mlp 2"):
-        with stack.under(Plan.parse(text)), pytest.raises(TrainError, match="without groups and sublayers"):
+        with stack.under(Plan.parse(text)), pytest.raises(TrainError, match="must have no groups or sublayers"):
             model(**inputs)
     with pytest.raises(TrainError, match="cannot run on its own"):
         stack.run(Plan.parse("0-2"), stack.capture(**inputs))

@@ -86,8 +86,8 @@ def _add_position(stack: Stack, encoding: PositionEncoding, layer: int, block: n
             )
         if position >= stack.depth:
             raise TrainError(
-                f"a plan of a model with a position encoding must run at most {stack.depth} layers, counting repeats, got "
-                f"{position + 1} or more. Shorten the plan."
+                f"a plan of a model with a position encoding must run at most {stack.depth} layers, counting repeats, "
+                f"got {position + 1} or more. Shorten the plan."
             )
         return with_state(args, kwargs, encoding(read_state(args, kwargs), layer, position))
 

@@ -102,7 +102,7 @@ def test_a_file_written_by_hand(tmp_path: Path) -> None:
 
 
 def test_an_unwritable_path_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match=r"^Cannot write the schedule .*none/schedule.yaml"):
+    with pytest.raises(PlanError, match=r"^cannot write the schedule to .*none/schedule.yaml"):
         write_schedule(PRESETS["uniform"](3), tmp_path / "none" / "schedule.yaml")
 
 

@@ -94,7 +94,7 @@ def test_training_continues_from_a_checkpoint_or_random_weights(checkpoint: Path
     options = ("--schedules", "ramp", "--no-baseline", *SHORT)
     tuned = growth(checkpoint, texts, tmp_path / "tuned", *options)
     anew = growth(checkpoint, texts, tmp_path / "anew", *options, "--from-scratch")
-    assert "from its own weights" in tuned.err
+    assert "from the weights of the checkpoint" in tuned.err
     assert "from random weights" in anew.err
     assert not (tmp_path / "tuned" / "uniform").exists()
     assert record(tmp_path / "anew", "ramp").recipe["from_scratch"]
@@ -133,12 +133,12 @@ def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: 
         (("--size", "published"), "--size and --model cannot be combined"),
         (
             ("--epochs", "1.74", "--frontier", "--max-epochs", "1.99"),
-            "uniform@1.15 must read the text at most 1.99 times",
+            "uniform@1.15 must train for at most 1.99 epochs",
         ),
         (("--steps", "5", "--epochs", "1"), "--steps and --epochs cannot be combined"),
         (("--schedules", "importance", "--importance", "nowhere"), "nowhere is not a run"),
         (("--batch-size", "2000"), "--batch-size must be at most 954"),
-        (("--epochs", "2.5"), "must read the text at most 2 times, got 2.5 "),
+        (("--epochs", "2.5"), "must train for at most 2 epochs, got 2.5 "),
         (("--epochs", "2", "--schedules", "stacking"), "stacking, for the cost of uniform, must read the text"),
         (("--steps", "3"), "its share of"),
         (("--max-length", "100"), "--max-length must be at most the 64 positions of the model"),
@@ -158,7 +158,7 @@ def test_a_schedule_with_the_name_of_a_preset_is_rejected(config: Path, texts: P
     write_schedule(GrowthSchedule("uniform", 4, (Phase("top", 1.0, (3,)),)), tmp_path / "mine.yaml")
     run = ("--schedules", tmp_path / "mine.yaml", "--run", tmp_path / "run", *SHORT)
     said = refused("train", "growth", "--model", config, "--text", texts, *run)
-    assert "uniform is the name of another schedule" in said
+    assert "must not be that of a built-in schedule" in said
     assert not (tmp_path / "run").exists()
 
 

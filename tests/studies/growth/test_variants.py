@@ -157,7 +157,7 @@ def test_tuning_continues_while_the_best_rate_is_at_an_end(losses: dict[float, f
 
 def test_a_text_that_is_too_short_for_the_budget_is_rejected() -> None:
     check_epochs(100, 8, windows=400, max_epochs=2.0, name="uniform")
-    message = r"uniform must read the text at most 2 times, got 2.02 .101 steps.*at most 100.*--max-epochs 2\.1"
+    message = r"uniform must train for at most 2 epochs, got 2.02 .101 steps.*at most 100.*--max-epochs 2\.1"
     with pytest.raises(TrainError, match=message):
         check_epochs(101, 8, windows=400, max_epochs=2.0, name="uniform")
     check_epochs(101, 8, windows=400, max_epochs=2.1, name="uniform")
@@ -219,7 +219,7 @@ def test_a_trained_model_is_compared_with_its_controls(
     folder = tmp_path / "run"
     options = ("--schedules", "importance,permuted", "--learning-rates", "1e-3,4e-3", "--frontier", "--steps", 16)
     ended = grow(checkpoint, texts, folder, *options)
-    assert "from its own weights" in ended.err
+    assert "from the weights of the checkpoint" in ended.err
     assert read_schedule(folder / "importance.yaml").phases[-1].trains == (1, 2, 3)
     rates = {record(folder, variant).recipe["settings"]["learning_rate"] for variant in ("importance", "permuted")}
     assert len(rates) == 1

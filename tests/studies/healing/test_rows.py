@@ -327,7 +327,7 @@ def test_a_plan_with_groups_is_healed_without_a_checkpoint(inputs: tuple[Path, P
     [
         (("--plan", "0 99x"), "cannot"),
         (("--plan", "0 Q4_0:1"), "cannot heal a model under a plan with Q4_0:1"),
-        (("--plan", "a:0 b:1"), "takes layers of several models"),
+        (("--plan", "a:0 b:1"), "must use layers of one model only"),
         (("--plan", "0-1", "--compare", "lora-label"), "did you mean lora-labels"),
         (("--plan", "0-1", "--controls", "identiy"), "did you mean identity"),
         (("--plan", "0-1", "--teacher", "none", "--hidden", "mse"), "--hidden requires --teacher self"),

@@ -259,7 +259,7 @@ def test_another_model_provides_layers(stack: Stack, corpus: Corpus, tmp_path: P
         ({"budget": "layers=3", "edits": ("dorp",)}, "did you mean drop"),
         (
             {"budget": "layers=3", "edits": ("repeat",)},
-            "edits must contain one that makes a plan cheaper .*, got repeat",
+            "edits must include one that makes a plan cheaper .*, got repeat",
         ),
         ({"budget": "layers=0.9x", "edits": ("damp",)}, "above the original model: layers=2x"),
         (
@@ -308,7 +308,7 @@ def test_the_original_model_is_selected_if_no_repeat_helps(tmp_path: Path) -> No
 
 
 def test_a_budget_above_the_original_model_and_too_little_text_are_errors(stack: Stack, corpus: Corpus) -> None:
-    with pytest.raises(OptionError, match="must be below the 5 layers of the original model, got layers=5"):
+    with pytest.raises(OptionError, match="must be below the cost of the original model, 5 layers, got layers=5"):
         describe_call(layerwise.search, stack, corpus, "layers=5")
     with pytest.raises(DataError, match="must have at least 24 documents or windows"):
         describe_call(layerwise.search, stack, texts("few", 9, "short"), "layers=3")

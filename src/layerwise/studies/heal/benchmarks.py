@@ -1,4 +1,4 @@
-"""Evaluations of a healing run: lm-eval tasks, minimal pairs and test data per model, stored with the model."""
+"""Evaluations of `layerwise heal`: lm-eval tasks, minimal pairs and test data for every model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from layerwise.stack.inputs import evaluating
 
 @dataclass(frozen=True)
 class HealingBenchmarks:
-    """Benchmarks of every model: `requests` of lm-eval, and `suites` of minimal pairs."""
+    """Benchmarks for every model: `requests` of lm-eval tasks, and `suites` of minimal pairs."""
 
     requests: BenchmarkRequests | None
     suites: tuple[PairSet, ...]
@@ -51,16 +51,16 @@ class HealingBenchmarks:
     def open(
         cls, tasks: Sequence[str], folder: Path | None, limit: int | None, stack: Stack, *, seed: int, fills_in: bool
     ) -> HealingBenchmarks | None:
-        """Return the benchmarks named `tasks`, or None without names."""
+        """Return the benchmarks named in `tasks`, or None if it is empty."""
         if not tasks:
             return None
         if stack.tokenizer is None:
-            raise MeasureError("--tasks requires a tokenizer. Pass --tokenizer.")
+            raise MeasureError("--tasks requires a tokenizer. Pass one with --tokenizer PATH.")
         named = [name for name in tasks if name != PAIRS]
         if named and fills_in:
             raise MeasureError(
-                f"{', '.join(named)} of lm-eval requires a causal language model, got {stack.source.name}, which is "
-                f"masked. Pass --tasks {PAIRS}."
+                f"lm-eval tasks ({', '.join(named)}) require a causal language model, but {stack.source.name} is a "
+                f"masked one. Pass --tasks {PAIRS}."
             )
         requests = None
         if named:
@@ -88,7 +88,7 @@ class HealingBenchmarks:
         return f"benchmarks of every model: {', '.join(counts)}"
 
     def answer(self, stack: Stack, plan: Plan) -> dict[str, Predictions]:
-        """Return right (1) or wrong (0) answers under a plan, by benchmark; a tied pair counts 0.5."""
+        """Return by benchmark whether each answer under a plan is correct (1) or not (0); a tied pair counts 0.5."""
         right: dict[str, list[float]] = {}
         if self.requests is not None:
             rows = judge_plan(stack, plan, self.requests, _likelihoods(stack, plan, self.requests)).rows
@@ -96,7 +96,7 @@ class HealingBenchmarks:
                 right.setdefault(row.task.removeprefix(BENCHMARK_TASK).partition("/")[0], []).append(float(row.hits))
             lacking = [name for name in self.requests.names if name not in right]
             if lacking:
-                raise MeasureError(f"{lacking[0]} has no accuracy to compare models by. Remove it from --tasks.")
+                raise MeasureError(f"{lacking[0]} has no accuracy to compare. Remove it from --tasks.")
         for suite in self.suites:
             scorer = SentenceScorer.from_model(stack.model, stack.tokenizer)
             with evaluating(stack.model), stack.under(plan):
@@ -104,7 +104,7 @@ class HealingBenchmarks:
         return {name: _predictions(np.array(values)) for name, values in right.items()}
 
     def evaluate(self, name: str, trained: str, plan: Plan, open_model: Callable[[Path], Stack]) -> StoredEvaluation:
-        """Return the evaluation of a model under a plan; `trained` names its training run, if any."""
+        """Return the benchmark evaluation of a model; `trained` names its training run (empty for the base model)."""
         key = sha256(f"{self._digest}/{trained}/{plan}".encode()).hexdigest()[:16]
 
         def make(folder: Path) -> Survey:
@@ -134,7 +134,7 @@ FOLDER = "outcomes"
 def evaluate_test(
     name: str, trained: str, plan: Plan, open_model: Callable[[Path], Stack], splits: Splits, fills_in: bool
 ) -> StoredEvaluation:
-    """Return the evaluation of a model on test data; `trained` names its training run, if any."""
+    """Return the test evaluation of a model; `trained` names its training run (empty for the base model)."""
     key = sha256(f"{splits.digest}/{trained}/{plan}".encode()).hexdigest()[:16]
 
     def make(folder: Path) -> Survey:
@@ -146,7 +146,7 @@ def evaluate_test(
 
 
 class Outcomes:
-    """Losses and accuracies of models by name on the same documents (windows if these are few); tasks are strata."""
+    """Losses and accuracies of all models on the same documents (or windows, if documents are few), by task."""
 
     def __init__(self, splits: Splits, surveys: Mapping[str, Survey], seed: int = 0) -> None:
         windows = getattr(splits.test, "windows", None)
@@ -205,7 +205,7 @@ class Outcomes:
         return int(self._grids[task].tokens.sum())
 
     def difference(self, first: str, second: str, task: str) -> tuple[float, float | None, float | None]:
-        """Return the loss of `first` minus that of `second` in nats/token, with the interval of a sweep."""
+        """Return the loss of `first` minus that of `second` in nats/token, with an interval over documents."""
         rows = compute_effects([*self._losses(first), *self._losses(second)], second, seed=self._seed)
         row = next(each for each in rows if each.metric == "delta_nll" and (len(self._grids) == 1 or each.task == task))
         return row.value, row.low, row.high

@@ -1,4 +1,4 @@
-"""Page of a healing run: the loss increase of a plan, what training recovers, and the control's gain."""
+"""The page of `layerwise heal`."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def derive_models(data: ReportData, measure: str = vocab.HEALING) -> Rows:
 
 
 def derive_window_accuracy(data: ReportData) -> Iterator[Score]:
-    """Yield accuracy by the number of middle layers skipped, before and after healing, and of guessing.
+    """Yield the accuracy by the number of skipped middle layers, before and after healing, and that of guessing.
 
-    At 0 are the original model and the control.
+    The values at 0 are those of the original model and the control.
     """
     run = data.rows.where(measure=vocab.HEALING_TASK, metric="accuracy", seed=None)
     skipping = run.where(affected=PRESENT)

@@ -1,13 +1,12 @@
-"""Rows of a healing run: the loss increase, and what is recovered net of the original model's own gain.
+"""Compute the rows of `layerwise heal`: the loss increase of a plan, and the share that healing recovers.
 
-With L(m) in nats/token, W the original model, P the pruned one, H the healed one of a seed, and C the control, i.e. the
-original model trained on the same tokens with the same seed,
+L is the loss in nats/token of the original model W, the pruned model P, the healed model H, or the control C, which is
+the original model trained on the same tokens with the same seed:
 
     lost = L(P) - L(W)      regained = L(P) - L(H)      net = regained - (L(W) - L(C))      share = net / lost
 
-The interval of `lost` is that of a sweep, over documents; others are over seeds and their common documents, with tasks
-as strata (with one seed over documents). Benchmarks have an `accuracy` (Wilson's interval) and paired `difference`s to
-W and C, over seeds and questions (`over_seeds`).
+The interval of `lost` is over documents; all others are over seeds and documents, with tasks as strata. Benchmarks have
+an `accuracy` with Wilson's interval, and a paired `difference` to W and to C.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def build_rows(
     records: Mapping[tuple[str, int], TrainingRecord],
     trials: Mapping[str, Mapping[float, float]],
 ) -> list[Score]:
-    """Return all rows; `records` are by variant and seed, the losses of `trials` by variant and learning rate."""
+    """Return all rows; `trials` has the validation losses of the trials by variant and learning rate."""
     return [
         *_models(healing, outcomes),
         *(row for task in outcomes.tasks for row in regained(healing, outcomes, task)),
@@ -117,9 +116,10 @@ def _contrasts(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
 
 
 def window_rows(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
-    """Yield nats/token above the original model by the number of middle layers skipped, and the crossing.
+    """Yield the loss increase over the original model by the number of skipped middle layers.
 
-    With the control (at 0), rows against `identity` compare with it, seed by seed.
+    The row `layers` has the number of layers that can be skipped without an increase (`crossing`). If there is a
+    control, rows with `against` compare with it, paired by seed.
     """
     windows = [variant for variant in healing.variants if variant.skipped]
     if not windows:
@@ -166,9 +166,10 @@ def _crossing(curve: Mapping[int, LinearEstimate]) -> LinearEstimate | None:
 
 
 def crossing(curve: Mapping[int, float]) -> float | None:
-    """Return the interpolated number of layers up to which a healed model is no worse than its reference.
+    """Return the interpolated number of skipped layers up to which a healed model is no worse than its reference.
 
-    0 if it is always worse, None if it never is.
+    `curve` has the loss increase over the reference by the number of skipped layers. The result is 0 if the model is
+    always worse, and None if it never is.
 
     >>> crossing({0: -0.2, 1: -0.1, 2: 0.1}), crossing({1: 0.1, 2: 0.3}), crossing({0: -0.2, 1: -0.1})
     (1.5, 0.0, None)

@@ -1,4 +1,4 @@
-"""Steps of a healing run: sweep learning rates, train the variants, evaluate the models, and write the best one."""
+"""The steps of `layerwise heal`: tune learning rates, train the variants, evaluate them, and save the best model."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ ADAPTER = "adapter"
 HEALING = "healing"
 
 Losses = Mapping[str, Mapping[float, float]]
-"""Validation losses of the trials, by variant and learning rate."""
+"""Validation losses of the learning rate trials, by variant and learning rate."""
 
 Evaluated = tuple[str, str, Plan, Callable[[Path], Stack]]
-"""Name of a model, directory of its training run (empty for the base model), its plan, and a function to open it."""
+"""A model: its name, the folder of its training run (empty for the base model), its plan, and a function to load it."""
 
 MAX_DEFAULT_STEPS = 200
-"""Maximum number of steps of each training run without `--epochs`, `--steps` or `--limit`; there are dozens."""
+"""Maximum number of steps of a training run if neither `--epochs`, `--steps` nor `--limit` is given."""
 
 
 @dataclass(frozen=True)
 class HealingWork:
-    """The training runs of `heal` and their shared inputs; `rates` replace the default rates of each method."""
+    """The training runs of `layerwise heal`; `rates` replaces the default learning rates of each method."""
 
     base: Base
     stack: Stack
@@ -113,7 +113,10 @@ class HealingWork:
 
 
 def train_all(study: Study, work: HealingWork) -> tuple[dict[tuple[str, int], TrainingRecord], Losses]:
-    """Train every variant with every seed at its best learning rate; return the records and the trial losses."""
+    """Train every variant with every seed at its best learning rate.
+
+    Return the training records, and the losses of the learning rate trials.
+    """
 
     def loss_at(rate: float, variant: HealingVariant) -> float:
         (record,) = study.execute(work.make_task([work.plan_trial(variant, rate)]))
@@ -144,7 +147,7 @@ def check_library(variants: Iterable[HealingOptions]) -> None:
 def plan_evaluations(
     work: HealingWork, benchmarks: HealingBenchmarks | None
 ) -> tuple[EvaluationsTask, EvaluationsTask]:
-    """Return the evaluations of every model on test data and on benchmarks."""
+    """Return the tasks that evaluate every model on test data and on benchmarks."""
     fills_in, models = fills_in_tokens(work.stack), work.list_models()
     return (
         EvaluationsTask([evaluate_test(*each, work.splits, fills_in) for each in models]),
@@ -153,7 +156,7 @@ def plan_evaluations(
 
 
 def describe_run(work: HealingWork, *, seed: int, rank: int) -> RunDescription:
-    """Describe the training runs, without their evaluations."""
+    """Describe the training runs; the evaluations are not included."""
     trials = [work.plan_trial(variant, rate) for variant in work.swept for rate in variant.list_rates(work.rates)]
     variants, seeds = work.healing.variants, range(work.healing.seeds)
     likely = [
@@ -202,12 +205,12 @@ def discard_healing(folder: Path) -> None:
 
 
 def check_plan(stack: Stack, plan: Plan, *, is_taught: bool, windows: int) -> None:
-    """Check that a model can be healed under a plan."""
+    """Raise `PlanError` if the model cannot be healed under the plan."""
     stack.check(plan)
     if plan == Plan.identity(stack.depth) and not windows and is_taught:
         raise PlanError(
-            f"plan {plan} skips no layer, and a model learns nothing from its own predictions. Pass --teacher none "
-            "(and METHOD-labels to --compare)."
+            f"plan {plan} skips no layer, so the model would learn from its own predictions, which changes nothing. "
+            "Pass --teacher none, and METHOD-labels to --compare."
         )
     if windows >= stack.depth:
         raise PlanError(f"--windows must be at most {stack.depth - 1} for {stack.depth} layers, got {windows}.")
@@ -216,7 +219,7 @@ def check_plan(stack: Stack, plan: Plan, *, is_taught: bool, windows: int) -> No
 def choose_settings(
     model: str, count: int, changes: Mapping[str, Any], *, steps: int | None, epochs: float | None, is_bounded: bool
 ) -> Settings:
-    """Return the settings for training on `count` examples; if `is_bounded`, at most `MAX_DEFAULT_STEPS` steps."""
+    """Return the settings for `count` examples; if `is_bounded`, train at most `MAX_DEFAULT_STEPS` steps."""
     settings = replace(SETTINGS, **{"epochs": epochs or DEMO_EPOCHS.get(model, SETTINGS.epochs), **changes})
     if steps is None and is_bounded and settings.steps(count) > MAX_DEFAULT_STEPS:
         steps = MAX_DEFAULT_STEPS
@@ -226,11 +229,12 @@ def choose_settings(
 def _plan_sentence(plan: Plan, depth: int) -> str:
     skipped = sorted(set(range(depth)) - set(plan.layers()))
     names = f"layer{'s' * (len(skipped) != 1)} {', '.join(map(str, skipped))}"
-    return f"plan {plan}: {len(plan.steps())} visits, {f'without {names}' if skipped else 'with every layer'}"
+    count = len(plan.steps())
+    return f"plan {plan}: {count} layer evaluations, {f'skipping {names}' if skipped else 'skipping no layer'}"
 
 
 def write_best(work: HealingWork, records: Mapping[tuple[str, int], TrainingRecord], folder: Path) -> str:
-    """Write the best model of the first variant as a checkpoint, and its adapters; return a note for the report."""
+    """Save the best model of the first variant, and its adapters; return a note for the report."""
     variant = work.healing.names[0]
     seed = min(range(work.healing.seeds), key=lambda seed: min(records[variant, seed].validation_losses))
     training = folder / variant / f"seed-{seed}" / MODEL
@@ -252,14 +256,16 @@ def fills_in_tokens(stack: Stack) -> bool:
 def read_healing_splits(
     data: TrainingData, base: BaseModel, reporter: Reporter, *, seed: int, corpus: Corpus | None
 ) -> Splits:
-    """Return the text or images for healing; a masked language model has the same masks in all evaluations."""
+    """Return the training, validation and test data; masked language models get the same masks in all evaluations."""
     stack = base.stack
     if not fills_in_tokens(stack):
         return read_splits(data, stack, base.location, reporter, seed=seed, corpus=corpus)
     if data.images is not None or data.limit is not None:
-        raise DataError(f"{stack.source.name} is a masked language model. Pass --text without --images and --limit.")
+        raise DataError(
+            f"{stack.source.name} is a masked language model, which requires --text. Remove --images and --limit."
+        )
     if stack.tokenizer is None:
-        raise DataError(f"{stack.source.name} has no tokenizer. Pass one with --tokenizer PATH.")
+        raise DataError(f"{stack.source.name} must include a tokenizer. Pass one with --tokenizer PATH.")
     positions = longest_input(stack.model)
     division = split_documents(data, seed, corpus)
     for note in division.notes:

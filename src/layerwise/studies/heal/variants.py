@@ -1,4 +1,4 @@
-"""Variants of a healing run: methods under the plan, their controls, and windows of skipped middle layers."""
+"""The variants that `layerwise heal` trains: methods under the plan, controls, and windows of skipped middle layers."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ LOSSES: Mapping[str, tuple[Teacher, HiddenLoss]] = {
     "cosine": ("self", "cosine"),
     "mse": ("self", "mse"),
 }
-"""Teacher and hidden loss of each loss in the name of a variant."""
+"""Teacher and hidden loss, by the loss in the name of a variant."""
 DEMO_EPOCHS = {"demo": 3.0, "demo-vit": 5.0}
 RATES: Mapping[Method, tuple[float, ...]] = {
     "lora": (1e-3, 3e-3, 1e-2),
     "full": (1e-4, 3e-4, 1e-3),
     "tail": (3e-4, 1e-3, 3e-3),
 }
-"""Default learning rates; those of LoRA are 3 to 10 times those of full fine-tuning."""
+"""Default learning rates by method."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealingVariant:
-    """Variant of a healing run; it uses the best learning rate of the variant `rate_of`, or of its own sweep.
+    """A variant that is trained, at the best learning rate of the variant `rate_of` (which may be itself).
 
-    A window skips `skipped` middle layers, all others are healed under the plan.
+    If `skipped` is above 0, the variant skips that many middle layers instead of following the plan.
     """
 
     name: str
@@ -49,7 +49,7 @@ class HealingVariant:
 
 @dataclass(frozen=True, slots=True)
 class Healing:
-    """Variants of a healing run of a model with `depth` layers under a plan, with `seeds` seeds each."""
+    """All variants for a model with `depth` layers, each trained with `seeds` seeds."""
 
     plan: Plan
     depth: int
@@ -68,7 +68,7 @@ class Healing:
         return Plan.identity(self.depth) if variant.name == vocab.IDENTITY_CONTROL else self.plan
 
     def name_untrained(self, variant: HealingVariant, seed: int) -> str:
-        """Return the name of the untrained model under the plan of a variant."""
+        """Return the name under which the model before healing is evaluated with the plan of a variant."""
         if variant.name == vocab.RANDOM:
             return f"{variant.name} before/{seed}"
         if variant.skipped:
@@ -84,7 +84,7 @@ class Healing:
         }
 
     def list_base_columns(self) -> dict[str, dict[str, Any]]:
-        """Return the row columns of every untrained model by name."""
+        """Return the columns that identify each model before healing in the rows, by name."""
         names = (vocab.ORIGINAL,) if self.plan == Plan.identity(self.depth) else (vocab.ORIGINAL, vocab.PRUNED)
         columns: dict[str, dict[str, Any]] = {name: {"variant": name} for name in names}
         for variant in self.variants:
@@ -99,7 +99,7 @@ class Healing:
 def build_variants(
     main: HealingOptions, compare: Sequence[str], controls: Sequence[str], windows: int
 ) -> tuple[HealingVariant, ...]:
-    """Return the main variant, those it is compared with, the controls, and one per number of skipped layers."""
+    """Return the main variant, the variants of `compare`, the controls, and one for each window of skipped layers."""
     loss = next(name for name, pair in LOSSES.items() if pair == (main.teacher, main.hidden))
     first = f"{main.method}-{loss}"
     others = [name for name in dict.fromkeys(compare) if name != first]
@@ -117,7 +117,7 @@ def build_variants(
 
 
 def parse_variant(name: str, rank: int) -> HealingOptions:
-    """Return the options of a variant by name, without a plan.
+    """Return the options of a variant, given its name; they do not include the plan.
 
     Raises:
         TrainError: If the name is unknown.
@@ -136,7 +136,7 @@ def parse_variant(name: str, rank: int) -> HealingOptions:
 
 
 def draw_random_plan(plan: Plan, depth: int, seed: int) -> Plan:
-    """Draw a different plan with as many layers as `plan`, in the original order.
+    """Draw a random plan with as many layers as `plan`, in the original order, that differs from `plan`.
 
     >>> draw_random_plan(Plan.parse("0-1 4-5"), 6, 0)
     Plan('0 3-5')
@@ -152,7 +152,7 @@ def draw_random_plan(plan: Plan, depth: int, seed: int) -> Plan:
 
 
 def skip_middle(depth: int, count: int) -> Plan:
-    """Return the plan without the `count` middle layers, the same window as in a sweep.
+    """Return the plan that skips the `count` middle layers.
 
     >>> skip_middle(12, 3)
     Plan('0-4 8-11')

@@ -1,4 +1,4 @@
-"""`layerwise heal`: train a model to make up for the layers that a plan skips."""
+"""`layerwise heal`: train a model to compensate for the layers that a plan skips."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def heal(
     seed: Seed = 0,
     reporter: Reporter | None = None,
 ) -> Result:
-    """Train a model to make up for the layers that a plan skips.
+    """Train a model to compensate for the layers that a plan skips.
 
     As controls, the original model is trained on the same tokens, and random plans of the same size are healed for the
     same number of steps. The original model's gain is subtracted from the recovered share. The healed model is saved in
-    RUN/model, its adapters in RUN/adapter. To resume an interrupted run, run the same command again.
+    RUN/model, and its adapters in RUN/adapter. To resume an interrupted run, run the same command again.
 
     Args:
         model: Hub id, folder, GGUF file, demo or demo-vit.
@@ -129,9 +129,9 @@ def heal(
         The result with the loss increase and the recovered loss of every model.
 
     Raises:
-        PlanError: If the plan does not fit the model, or leaves nothing to learn.
-        DataError: If the data is unsuitable or insufficient.
-        TrainError: If a library or a setting is missing.
+        PlanError: If the plan does not fit the model, or skips no layer although the teacher is the model itself.
+        DataError: If the data does not fit the model, or if there is too little.
+        TrainError: If a library is missing, or if a setting is invalid.
 
     Example:
         >>> layerwise.heal("./my-model", plan="0-13 15-29", text="texts/")  # doctest: +SKIP
@@ -205,7 +205,10 @@ def _resolve_healed_plan(plan: str) -> Plan:
     healed_plan = resolve_plan(plan)
     refuse_quantized_layers(healed_plan, "heal a model")
     if healed_plan.sources():
-        raise PlanError(f"{plan} takes layers of several models. Write them as one with `layerwise save`.")
+        raise PlanError(
+            f"plan {plan} must use layers of one model only. To heal it, first write the plan as one model with "
+            "`layerwise save`."
+        )
     return healed_plan
 
 
@@ -219,9 +222,9 @@ def _read_variants(
     controls: Sequence[str],
 ) -> list[HealingOptions]:
     if hidden != "none" and teacher == "none":
-        raise OptionError(f"{spell('hidden')} requires {spell('teacher')} self.")
+        raise OptionError(f"{spell('hidden')} requires {spell('teacher')} self. Pass it, or remove {spell('hidden')}.")
     if rank != RANK and not any(name.startswith("lora") for name in (method, *compare)):
-        raise OptionError(f"{spell('rank')} requires {spell('method')} lora.")
+        raise OptionError(f"{spell('rank')} requires {spell('method')} lora. Pass it, or remove {spell('rank')}.")
     if unknown := [name for name in controls if name not in CONTROLS]:
         raise TrainError(f"unknown control {unknown[0][:40]!r}; {near_matches(unknown[0], CONTROLS)}")
     from layerwise.studies.heal.variants import parse_variant

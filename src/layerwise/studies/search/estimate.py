@@ -1,4 +1,4 @@
-"""Estimate the cost of a search in the worst case."""
+"""Estimate the worst-case cost of a search."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from layerwise.stack.imatrix import imatrix_beside, layer_power
 from layerwise.studies.search.settings import SearchSettings
 
 MAX_REPORTED = 12
-"""Maximum number of plans of a front that are evaluated on held-out text, per unit."""
+"""Maximum number of plans of a Pareto front (one per unit of cost) that are evaluated on held-out text."""
 
 WORST = RungSettings(alpha=0.0)
-"""Settings of the most expensive rounds: no candidate is eliminated by the test."""
+"""Settings of the most expensive rounds, in which the test eliminates no candidate."""
 
 _BITS_CONTROLS, _ONE_SHOT_CONTROLS = 6, 4
 
@@ -70,7 +70,7 @@ def estimate_confirmation(
 
 
 def rule_controls(stack: Stack, space: Space, scores: Iterable[Score]) -> dict[str, Plan]:
-    """Return the allocation of each rule, including that of a llama.cpp importance matrix next to the model."""
+    """Return the allocation of each rule; one rule uses the llama.cpp importance matrix next to the model, if any."""
     path = imatrix_beside(stack)
     return build_rule_plans(space, scores, {} if path is None else layer_power(path, stack.depth))
 

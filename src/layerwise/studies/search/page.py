@@ -1,4 +1,4 @@
-"""Page of a search: the front that was reached, and the selected plan compared with its controls on held-out text."""
+"""The page of `layerwise search`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CONTROLS: Mapping[str, str] = {
     "deepest_keep_last": "deepest layers but the last",
     vocab.RANDOM: "random plans",
 }
-"""Labels of the controls in reading order."""
+"""Labels of the controls, in the order of the page."""
 
 SLOTS = {
     "searched": 5,
@@ -72,7 +72,7 @@ COMPARISONS: Mapping[Effect, str] = {
     "open": "The text is too short to separate it from {}.",
     "bare": "The text is too short to separate it from {}.",
 }
-"""The selected plan relative to controls, by the effect of the control."""
+"""Sentences that compare the selected plan with controls, by the effect of the control relative to it."""
 SELECTED = "selected plan"
 MILLI = Format(decimals=3)
 
@@ -82,7 +82,7 @@ def find_selected(data: ReportData) -> Score | None:
 
 
 def list_controls(data: ReportData) -> dict[str, str]:
-    """Return the plan of each control except the random plans, in reading order."""
+    """Return the plan of each control except the random plans, in the order of the page."""
     plans = data.rows.where(measure=vocab.SEARCH, metric=vocab.CONTROL_PLAN, seed=None).along("variant")
     return {name: str(plans[name].plan) for name in CONTROLS if name in plans}
 
@@ -106,7 +106,7 @@ def derive_scatter(data: ReportData) -> Iterator[Score]:
         single = {name: (plan,) for name, plan in (*list_controls(data).items(), (vocab.CHOSEN, str(best.plan)))}
         for name, plans in {"searched": tuple(searched), vocab.FRONT: list_front(data, unit), **single}.items():
             for plan in (plan for plan in plans if plan in costs):
-                # The original model has no row: losses are differences to it.
+                # The original model has no row, because losses are differences to it.
                 original = Score(vocab.SEARCH, vocab.DELTA, 0.0, plan=plan)
                 loss = (searched if name == "searched" else held_out).get(plan, original)
                 yield from (replace(row, variant=name, unit=unit) for row in (costs[plan], loss))
@@ -241,7 +241,7 @@ def describe_verdict(row: Score, level: float) -> str:
 
 
 def _explain_verdict(row: Score, level: float) -> str:
-    """Write the verdict of a control as the end of a sentence, with the text that an inconclusive one would need."""
+    """Write the verdict on a control, as the end of a sentence; if inconclusive, add how much text would settle it."""
     p = f"adjusted p {format_adjusted_p(row)}"
     if judge_effect(row, level) in ("better", "worse") or is_equal(row):
         return f"{describe_verdict(row, level)} ({p})."

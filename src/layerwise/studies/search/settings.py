@@ -1,4 +1,4 @@
-"""Settings of a search: the budget, the edits and the algorithm."""
+"""Settings of a search."""
 
 from __future__ import annotations
 
@@ -15,16 +15,7 @@ WIDTH = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """Settings that decide which plans are compared.
-
-    Args:
-        budget: Maximum cost of a plan.
-        edits: Edits of a plan.
-        method: Search algorithm.
-        width: Beam width.
-        seed: Random seed.
-        is_timed: Measure milliseconds.
-    """
+    """Settings of a search; `width` is the beam width, and `is_timed` measures milliseconds."""
 
     budget: Budget
     edits: tuple[Edit, ...]
@@ -34,15 +25,15 @@ class SearchSettings:
     is_timed: bool
 
     def counted_budget(self) -> Budget:
-        """Return a budget that needs no timing.
+        """Return a budget that needs no timing, to estimate the cost of the search.
 
-        A relative budget of milliseconds becomes the same share of the layers, an absolute one half of the layers.
+        A budget of `0.75x` milliseconds becomes `0.75x` layers; an absolute one becomes `0.5x` layers.
         """
         if self.budget.unit != "ms":
             return self.budget
         return Budget(layers=self.budget.ms if str(self.budget.ms).endswith("x") else "0.5x")
 
     def resolve(self, method: Method | None = None, width: int | None = None) -> SearchSettings:
-        """Return the settings with `auto` replaced by `method` (default: greedy), and with `width`."""
+        """Return the settings with the given method and width; by default, `auto` becomes greedy."""
         resolved: Method = method or ("greedy" if self.method == "auto" else self.method)
         return replace(self, method=resolved, width=width or self.width)

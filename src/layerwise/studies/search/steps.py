@@ -1,13 +1,13 @@
-"""Steps of a search: the rounds, the selection among the finalists and the report use disjoint parts of the text.
+"""The steps of `layerwise search`: search rounds, selection among the finalists, and confirmation.
 
-An interrupted search repeats the same rounds, reads stored losses and computes the rest. Rows, besides those
-of `layerwise.search.confirm` and `layerwise.measure.contrasts.layers`:
+Each step uses a different part of the text. An interrupted search repeats the same rounds but reads stored losses.
+These rows are added to those of `layerwise.search.confirm` and `layerwise.measure.contrasts.layers`:
 
-    search          of a plan: `delta_nll` (task `search`), `cost` and `front` (by `unit`), and `chosen` (1)
-                    of a control (`variant`): `control_plan`, 1; of `random`, the number of the draw, its seed
-                    of a layer: `bits`
-    search_round    `nll` of the best plan of each round (`condition`: its kind)
-    latency         of a layer, a `part` of it and the `rest` of the model: `ms`; of a plan: `predicted`, `measured`
+    search          plans: `delta_nll` on the search text, `cost` and `front` (by `unit`), and `chosen` (selected plan)
+                    controls (by `variant`): `control_plan`, which is 1 or the number of a random draw
+                    layers: `bits` per weight
+    search_round    `nll` of the best plan of each round (`condition`: kind of the round)
+    latency         `ms` of layers, sublayers and the rest of the model; `predicted` and `measured` ms of plans
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ from layerwise.studies.search.settings import WIDTH, SearchSettings
 HELD_OUT_NAMES = {"report": "held-out text", "second": "the second corpus"}
 
 PROMPT, NEW_TOKENS = 16, 32
-"""Tokens of the prompt of a sample, and of its continuation."""
+"""Number of tokens of a sample prompt, and of its continuation."""
 
 
 @dataclass(frozen=True)
 class PreparedSearch:
-    """Search with open model and texts.
+    """A search with its model loaded and its text split.
 
-    Until the layers are timed, `space` has a budget of layers instead of milliseconds (`counted_budget`).
+    Until the layers are timed, `space` has a limit in layers instead of milliseconds (`counted_budget`).
     """
 
     stack: Stack
@@ -94,9 +94,9 @@ class PreparedSearch:
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """Losses and costs of plans on the search text, and the cost of the search.
+    """Result of the search rounds.
 
-    The plan is selected among `finalists` and `controls`, and compared with the controls and the `random` plans.
+    One of `finalists` and `controls` will be selected, and compared with the controls and the `random` plans.
     """
 
     space: Space
@@ -120,7 +120,7 @@ def add_sources(
     layers: str | None,
     revision: str | None,
 ) -> Stack:
-    """Return the stack with the layers of the other models as b, c, ..."""
+    """Return the stack with the layers of other models, which plans refer to as b, c, ..."""
     if not locations:
         return stack
     named = {source_name(0): stack}
@@ -182,7 +182,7 @@ def prepare(
 
 
 def _list_smaller(requested: SearchSettings, stack: Stack) -> list[dict[str, Any]]:
-    """List settings of decreasing cost, starting with the requested ones."""
+    """List changes of the settings that make the search cheaper, in order of decreasing cost."""
     if requested.method != "auto" or requested.width != WIDTH:
         return [{}]
     removes = requested.edits == ("drop",) and not _other_models(stack) and not requested.budget.fits_original
@@ -190,7 +190,7 @@ def _list_smaller(requested: SearchSettings, stack: Stack) -> list[dict[str, Any
 
 
 def describe_run(prepared: PreparedSearch, size: int | None) -> Manifest:
-    """Return the manifest of the run; its families identify the search together with text and seed."""
+    """Return the manifest, in which the families, the text and the seed identify the search."""
     stack, settings, second = prepared.stack, prepared.settings, prepared.second
     timed = (str(prepared.setting),) if settings.is_timed else ()
     others = (f"{name}:{weight_hash(stack.sources[name].model)[:16]}" for name in _other_models(stack))
@@ -213,7 +213,8 @@ def describe_work(prepared: PreparedSearch) -> list[str]:
     lines = [describe_model(stack), describe_data(text), *prepared.chosen.says]
     if prepared.in_bfloat16:
         lines.append(
-            "candidates are compared in bfloat16 (pass --dtype float32 to change that), held-out text uses float32"
+            "candidates are compared in bfloat16, held-out text is evaluated in float32 (to use float32 for both, pass "
+            "--dtype float32)"
         )
     lines.append(f"{describe_parts(prepared.parts)}; stages of the search text: {len(prepared.rungs)}")
     if prepared.second is not None:
@@ -228,7 +229,7 @@ def describe_work(prepared: PreparedSearch) -> list[str]:
 
 
 def expected_work(prepared: PreparedSearch) -> PlannedWork:
-    """Return the expected work; what remains of an interrupted search is unknown."""
+    """Return the expected work; it is unknown for an interrupted search."""
     stack, settings, text = prepared.stack, prepared.settings, prepared.chosen.data
 
     def count_remaining(_: Path, run: Run | None) -> Remaining | None:
@@ -259,7 +260,7 @@ def open_evaluator(
     *,
     in_bfloat16: bool = False,
 ) -> GraphEvaluator:
-    """Return an evaluator on the text `name` that stores and reads losses; its progress is relative to `most`."""
+    """Return an evaluator on the text `name` that stores its losses; progress is reported relative to `most`."""
     prefix, head, began = f"{name}/", head_cost_in_layers(stack), time.monotonic()
     stored = [row for row in session.store.losses() if row.task.startswith(prefix)]
 
@@ -272,7 +273,7 @@ def open_evaluator(
 
 
 def find_plans(prepared: PreparedSearch, session: Study, table: Sequence[Score], reporter: Reporter) -> SearchOutcome:
-    """Run the rounds on the search text; `table` has the milliseconds of layers if they were timed."""
+    """Run the rounds on the search text; if layers were timed, `table` has their milliseconds."""
     stack, settings, is_new = prepared.stack, prepared.settings, not session.store.count_losses()
     costs = replace(prepared.costs, ms=read_cost_table(table)) if table else prepared.costs
     began = time.perf_counter()
@@ -317,7 +318,7 @@ def list_units(settings: SearchSettings) -> tuple[Unit, ...]:
 def select_plan(
     prepared: PreparedSearch, session: Study, outcome: SearchOutcome, reporter: Reporter
 ) -> tuple[Plan, list[Score]]:
-    """Return the best finalist on the selection text, and the rows of all finalists."""
+    """Return the best finalist or control on the selection text, and the rows of all of them."""
     space, part, original = outcome.space, prepared.parts["select"], outcome.space.original
     plans = [each for each in dict.fromkeys([*outcome.finalists, *outcome.controls.values()]) if space.allows(each)]
     most = count_plans(prepared.stack, 1 + len(plans), part)
@@ -333,7 +334,7 @@ def select_plan(
 def confirm_plans(
     prepared: PreparedSearch, session: Study, outcome: SearchOutcome, selected: Plan, reporter: Reporter
 ) -> list[Score]:
-    """Evaluate the selected plan, the fronts and the controls on held-out text."""
+    """Evaluate the selected plan, the plans of the Pareto fronts and the controls on held-out text."""
     stack, settings = prepared.stack, prepared.settings
     rows = list[Score]()
     second = () if prepared.second is None else (("second", prepared.second),)
@@ -346,7 +347,7 @@ def confirm_plans(
 
 
 def describe_plans(prepared: PreparedSearch, outcome: SearchOutcome, selected: Plan) -> list[Score]:
-    """Return rows for the selected plan, the fronts and the controls, and the bits of their layers."""
+    """Return rows for the selected plan, the Pareto fronts and the controls, and the bits of their layers."""
     stack, settings, searched = prepared.stack, prepared.settings, outcome.searched
     members = [(unit, plan) for unit, plans in outcome.fronts.items() for plan in plans]
     draws = enumerate(outcome.random, start=1)
@@ -378,7 +379,7 @@ def describe_plans(prepared: PreparedSearch, outcome: SearchOutcome, selected: P
 
 
 def keep_costs(outcome: SearchOutcome) -> RowsTask:
-    """Return the task that stores the cost of the search, unless it was interrupted."""
+    """Return the task that stores the cost of the search. A resumed search has no cost."""
     return RowsTask(
         "run",
         lambda: cost_rows(outcome.searched.spent, outcome.seconds) if outcome.is_new else [],
@@ -399,7 +400,7 @@ def continue_text(prepared: PreparedSearch, selected: Plan) -> dict[str, Sequenc
 
 
 def build_space(stack: Stack, settings: SearchSettings, costs: PlanCosts, instead: Budget | None = None) -> Space:
-    """Return the search space within `instead`, by default within the budget of `settings`."""
+    """Return the search space within the budget `instead` (default: that of `settings`)."""
     budget, edits = instead or settings.budget, settings.edits
     if BITS in edits:
         stack.check(assign_uniform(stack.depth, SMALLEST_TYPE))
@@ -407,7 +408,8 @@ def build_space(stack: Stack, settings: SearchSettings, costs: PlanCosts, instea
     limit, others = budget.limit(original), _other_models(stack)
     if limit >= original and set(edits) <= {*CHEAPER_EDITS, BITS} and not others:
         raise OptionError(
-            f"--budget must be below the {original:g} {budget.unit} of the original model, got {budget}. Pass less."
+            f"--budget must be below the cost of the original model, {original:g} {budget.unit}, got {budget}. Pass a "
+            "smaller one."
         )
     max_repeat = MAX_REPEAT if set(edits) & {*CHEAPER_EDITS, BITS} else stack.depth
     return Space(stack.depth, edits, lambda plan: costs.compute(plan, budget.unit), limit, others, max_repeat)
@@ -468,7 +470,8 @@ def check_times(prepared: PreparedSearch, outcome: SearchOutcome, selected: Plan
     """Time the original model and the selected plan, unless it has sublayers or quantized layers."""
     if any(step.sublayer is not None or step.source is not None for step in selected.steps()):
         reporter.log(
-            "milliseconds of the selected plan are predicted: sublayers and quantized layers run no faster here"
+            "milliseconds of the selected plan are predicted, not measured, because layerwise runs sublayers and "
+            "quantized layers no faster than full layers"
         )
         return []
     _, times = measure_milliseconds(prepared.stack, prepared.setting, [Plan.identity(prepared.stack.depth), selected])
@@ -489,7 +492,7 @@ def search_rows(prepared: PreparedSearch, outcome: SearchOutcome) -> list[Score]
 
 
 def allocation_rows(stack: Stack, costs: PlanCosts, plans: Mapping[str, Plan]) -> list[Score]:
-    """Return the bits per weight of each layer of each plan; `condition` is the type of a quantized layer."""
+    """Return the bits per weight of each layer in each plan; `condition` is the quantization type."""
     weights = [sum(each.numel() for each in stack.block(layer).parameters()) for layer in range(stack.depth)]
     return [
         Score(

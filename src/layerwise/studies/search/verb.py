@@ -87,10 +87,10 @@ def search(
         method: Search algorithm (auto: greedy, or one-shot if greedy takes too long).
         minutes: Time budget in minutes (default: 10).
         tokens: Number of tokens to score, or all (default: what fits the time budget).
-        source: Another model of the same architecture to take layers from; repeat for more.
+        source: Another model of the same architecture whose layers may be used; repeat for more.
         width: Number of plans kept at each step.
         second_text: Second corpus for the final evaluation.
-        latency: Also measure latency if the budget is not in ms.
+        latency: Measure latency even if the budget is not in ms.
         phase: Phase to time.
         batch: Number of prompts in a batch.
         context: Number of tokens of each prompt.
@@ -108,10 +108,10 @@ def search(
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:
-        The selected plan, the front of loss and cost, and the confirmation on held-out text.
+        The selected plan, the Pareto front of loss and cost, and the confirmation on held-out text.
 
     Raises:
-        OptionError: If options cannot be combined, or if the original model meets the budget.
+        OptionError: If options cannot be combined, or if the original model already fits the budget.
         DataError: If there is too little text.
 
     Example:
@@ -126,7 +126,7 @@ def search(
     is_timed = latency or limit.unit == "ms"
     for name, is_given in (("phase", phase != "prefill"), ("batch", batch != 1), ("context", context != CONTEXT)):
         if is_given and not is_timed:
-            raise OptionError(f"{spell(name)} requires {spell('latency')} or a {spell('budget')} of ms.")
+            raise OptionError(f"{spell(name)} requires {spell('latency')} or {spell('budget')} ms=NUMBER.")
 
     import torch
 
@@ -193,8 +193,8 @@ def _check_edits(budget: Budget, edits: Sequence[Edit], *, has_sources: bool) ->
     if BITS not in edits:
         if not set(edits) & set(CHEAPER_EDITS) and not budget.fits_original:
             raise OptionError(
-                f"{name} must contain one that makes a plan cheaper ({', '.join((*CHEAPER_EDITS, BITS))}), got "
-                f"{', '.join(edits)}. Add one, or pass a budget above the original model: layers=2x."
+                f"{name} must include one that makes a plan cheaper ({', '.join((*CHEAPER_EDITS, BITS))}), got "
+                f"{', '.join(edits)}. Add one, or pass a budget above the original model, such as layers=2x."
             )
         return
     if budget.unit != "bytes":
@@ -206,7 +206,7 @@ def _check_edits(budget: Budget, edits: Sequence[Edit], *, has_sources: bool) ->
             f"{name} bits can be combined with {', '.join(EDITS_WITH_BITS)}, got {', '.join(others)}. Remove it."
         )
     if has_sources:
-        raise OptionError(f"{name} bits excludes {spell('source')}. Pass one of them.")
+        raise OptionError(f"{name} bits and {spell('source')} cannot be combined. Pass one of them.")
 
 
 def _check_method(method: Method, edits: Sequence[Edit], *, has_sources: bool, has_width: bool) -> None:
@@ -216,6 +216,6 @@ def _check_method(method: Method, edits: Sequence[Edit], *, has_sources: bool, h
     if method == "one-shot" and tuple(edits) != ("drop",):
         raise OptionError(f"{name} one-shot requires {spell('edits')} drop. Pass it, or {name} greedy.")
     if method == "one-shot" and has_sources:
-        raise OptionError(f"{spell('source')} requires {name} auto, greedy or evolve.")
+        raise OptionError(f"{spell('source')} requires {name} auto, greedy or evolve, got one-shot. Pass one of them.")
     if method in ("evolve", "one-shot") and has_width:
-        raise OptionError(f"{spell('width')} requires {name} auto or greedy.")
+        raise OptionError(f"{spell('width')} requires {name} auto or greedy, got {method}. Pass one of them.")

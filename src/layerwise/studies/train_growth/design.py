@@ -1,4 +1,4 @@
-"""The models that a growth run trains: variants for the steps of their budget, and uniform at other lengths."""
+"""Plan the training runs of `layerwise train growth`: variants, seeds and numbers of steps."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _CHART_WIDTH = 60
 _ROUNDS = 4
 
 SettingsOf = Callable[[str], Settings]
-"""From the name of a variant to its settings."""
+"""Returns the settings of a variant, given its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedVariant:
-    """A variant of a growth training: a schedule, settings, and the number of steps for each seed."""
+    """A variant of growth training: its schedule, its settings, and its number of steps by seed."""
 
     name: str
     schedule: GrowthSchedule
@@ -59,7 +59,7 @@ class PlannedVariant:
 
 @dataclass(frozen=True)
 class GrowthDesign:
-    """The variants `names` to train with `seeds`, at the cost of `budget` uniform steps."""
+    """The training runs: the variants `names` with `seeds`, each at the cost of `budget` steps of uniform training."""
 
     task: GrowthTask
     names: tuple[str, ...]
@@ -73,7 +73,7 @@ class GrowthDesign:
     measures_importance: bool
 
     def tuned(self) -> tuple[str, ...]:
-        """Return the variants with a sweep, for their settings or for measuring the importance of layers."""
+        """Return the variants to tune, and uniform training if the importance is measured on it."""
         if len(self.rates) > 1 or self.warmups:
             return list_tuned_variants(self.names)
         return (UNIFORM,) if self.measures_importance else ()
@@ -81,10 +81,12 @@ class GrowthDesign:
     def list_variants(
         self, schedules: Mapping[str, GrowthSchedule], settings_of: SettingsOf, longest: int = 0
     ) -> tuple[PlannedVariant, ...]:
-        """Return the training runs of these schedules; `longest` is the number of steps of one that is not known yet.
+        """Return the variants of the schedules, and those of other lengths.
+
+        `longest` is the maximum number of steps of a schedule that is not known yet.
 
         Raises:
-            PlanError: If a phase has no step.
+            PlanError: If a phase has no steps.
         """
         variants = [self.plan_variant(name, schedule, settings_of(name)) for name, schedule in schedules.items()]
         phased = [name for name in schedules if name != UNIFORM][:1]
@@ -124,7 +126,7 @@ class GrowthDesign:
         return self.task.shared_recipe(budget=self.budget, match=self.match, rates=self.rates, warmups=self.warmups)
 
     def certain_trainings(self, schedules: Mapping[str, GrowthSchedule]) -> TrainingsTask:
-        """Return the training runs that do not depend on a schedule that is still to be measured."""
+        """Return the training runs that do not depend on the importance of layers, which may not be measured yet."""
         variants = [
             variant
             for variant in self.list_known_variants(schedules)
@@ -140,7 +142,7 @@ class GrowthDesign:
         return self.task.unit(trainings)
 
     def list_known_variants(self, schedules: Mapping[str, GrowthSchedule]) -> tuple[PlannedVariant, ...]:
-        """Return the training runs of the schedules that are known in advance, with the default settings."""
+        """Return the variants of the schedules that are known before training, with the default settings."""
         return self.list_variants(schedules, lambda _: self.task.settings, self._longest_unknown())
 
     def check(self, schedules: Mapping[str, GrowthSchedule], max_epochs: float) -> None:
@@ -179,7 +181,7 @@ class GrowthDesign:
         names = ", ".join([*(variant.name for variant in variants), *unknown])
         count = len(self.seeds) * (len(variants) + len(unknown))
         seeds = "1 seed" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds"
-        yield f"{count} training{'s' * (count != 1)}: {names}; {seeds} each"
+        yield f"{count} training run{'s' * (count != 1)}: {names}; {seeds} each"
         trials = len(self.tuned()) * (len(self.rates) + len(self.warmups))
         if trials:
             names = ", ".join(self.tuned())
@@ -190,7 +192,8 @@ class GrowthDesign:
         redrawn = sorted({layer for phase in schedule.phases for layer in phase.redraw})
         if task.pretrained and redrawn:
             layers = ", ".join(map(str, redrawn))
-            yield f"note: {variant.name} replaces the trained weights of layer {layers} with random ones"
+            noun = "layer" if len(redrawn) == 1 else "layers"
+            yield f"note: {variant.name} replaces the trained weights of {noun} {layers} with random ones"
         yield explain(schedule)
         yield chart(schedule, _CHART_WIDTH)
         shares = phase_shares(schedule, task.cost)
@@ -200,7 +203,7 @@ class GrowthDesign:
         epochs = steps * variant.settings.batch_size / task.windows
         yield f"cost: {steps:,} steps, {operations:.3g} operations (equal {self.match})"
         learned = ", ".join(f"{each:.2f}" for each in layer_epochs(schedule, epochs))
-        yield f"text: {epochs:.2f} epochs; epochs in which each layer learns: {learned}"
+        yield f"text: {epochs:.2f} epochs; epochs in which each layer is trained: {learned}"
 
     def _flops(self, steps: int) -> float:
         per_token = flops_per_token(preset(UNIFORM, self.task.stack.depth).phases[0], self.task.cost)
@@ -208,7 +211,7 @@ class GrowthDesign:
 
 
 def name_at_length(length: float, variant: str = UNIFORM) -> str:
-    """Return the name of a variant trained for a share of the budget of uniform training.
+    """Return the name of a variant that is trained for a share of the budget.
 
     >>> name_at_length(1.25), name_at_length(416 / 656, "published")
     ('uniform@1.25', 'published@0.634')
@@ -217,7 +220,7 @@ def name_at_length(length: float, variant: str = UNIFORM) -> str:
 
 
 def parse_length(name: str) -> tuple[str, float | None]:
-    """Parse the variant and its share of the budget, if any, from the name of a folder.
+    """Split the name of a folder into the variant and its share of the budget, if there is one.
 
     >>> parse_length("published@0.634"), parse_length("published")
     (('published', 0.634), ('published', None))
@@ -227,10 +230,10 @@ def parse_length(name: str) -> tuple[str, float | None]:
 
 
 def count_steps_within(schedule: GrowthSchedule, cost: ModelCost, budget: int, seed: int, passes: int = 1) -> int:
-    """Return the number of steps that cost as much as `budget` uniform steps, given the draws of `seed`.
+    """Return the number of steps of `schedule` that cost as much as `budget` steps of uniform training.
 
-    Without randomness this is `layerwise.plan.schedule.steps_for`; otherwise its mean is corrected by the actual draws
-    for `passes` forward passes per step.
+    If the schedule draws layers at random, the cost is that of the draws of `seed`, with `passes` forward passes per
+    step.
     """
     steps = steps_for(schedule, cost, budget)
     if all(phase.drop == (0.0, 0.0) and phase.sample is None for phase in schedule.phases):
@@ -258,8 +261,8 @@ def check_epochs(steps: int, batch: int, windows: int, max_epochs: float, name: 
     if epochs > max_epochs + 1e-9:
         fits = int(max_epochs * windows / batch)
         raise TrainError(
-            f"{name} must read the text at most {max_epochs:g} times, got {epochs:.3g} ({steps:,} steps of {batch} "
-            f"windows, {windows:,} windows). Use more text, at most {fits:,} steps, or --max-epochs "
+            f"{name} must train for at most {max_epochs:g} epochs, got {epochs:.3g} ({steps:,} steps of {batch} "
+            f"windows; the text has {windows:,} windows). Pass more text, at most {fits:,} steps, or --max-epochs "
             f"{ceil(10 * epochs) / 10:g}."
         )
 
@@ -268,6 +271,6 @@ def check_initial_weights(schedule: GrowthSchedule, pretrained: bool) -> None:
     grows = [phase for phase in schedule.phases if phase.present is not None or phase.copies]
     if pretrained and grows:
         raise PlanError(
-            f"{schedule.name} adds layers (phase {grows[0].name}), so the weights must be random, got a trained "
-            "checkpoint. Use --from-scratch or another schedule."
+            f"the schedule {schedule.name} adds layers in phase {grows[0].name}, so it must start from random weights, "
+            "got a trained checkpoint. Pass --from-scratch, or another schedule."
         )

@@ -1,7 +1,7 @@
-"""Findings of a growth run: whether a schedule beats uniform training, whether layer roles matter, and fairness.
+"""Findings of `layerwise train growth`: does a schedule beat uniform training, and because of its layers?
 
-Phases also restart the learning rate and spend differently, so only a schedule that beats each of its controls, the
-same schedule with the layer roles exchanged, shows that it matters which layers train when.
+Phases also change the learning rate and the cost of steps. Only a schedule that beats its controls, which exchange the
+roles of layers, therefore shows that it matters which layers train when.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ BASELINES: Mapping[Verdict, str] = {
 
 
 def judge_loss(data: ReportData) -> Finding | None:
-    """Judge how many times lower the loss is after the same number of tokens."""
+    """Judge the claim of 4.7 times lower loss after the same number of tokens."""
     variant = growth.find_headline_variant(data)
     ratio = None if variant is None else growth.against(data, growth.Training(variant), terms=TOKENS, metric=LOSS_RATIO)
     if variant is None or ratio is None:
@@ -99,7 +99,7 @@ def list_growth_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def make_verdict(data: ReportData) -> Finding | None:
-    """Judge whether the planned schedule beats uniform training, and whether it does so because of the layer roles."""
+    """Judge whether the headline schedule beats uniform training, and whether the roles of layers are the reason."""
     variant = growth.planned(data)
     compared = (
         None if variant is None else _compare_at_equal_cost(data, variant) or _compare_at_equal_steps(data, variant)
@@ -120,7 +120,7 @@ def make_verdict(data: ReportData) -> Finding | None:
 
 
 def _compare_at_equal_cost(data: ReportData, variant: str) -> tuple[str, Effect, Score] | None:
-    """Return the comparison with uniform training in words, its effect, and its row."""
+    """Return the comparison with uniform training as text, its effect, and its row."""
     rows = {terms: growth.against(data, growth.Training(variant), terms=terms) for terms in growth.COMPARED_COSTS}
     terms, score = next(((terms, row) for terms, row in rows.items() if row is not None), (None, None))
     if terms is None or score is None:
@@ -150,7 +150,7 @@ def _compare_at_equal_steps(data: ReportData, variant: str) -> tuple[str, Effect
 
 
 def _describe_limit(score: Score, level: float) -> str:
-    """Return the minimum detectable effect, or the adjusted p if only the correction made it inconclusive.
+    """Describe why a difference is inconclusive: the minimum detectable effect, or the p-value after correction.
 
     >>> _describe_limit(Score("growth", "difference", 0.1, p=0.03, p_adjusted=0.2), 0.05)
     ' (adjusted p 0.20)'
@@ -183,7 +183,7 @@ def _name_controls(fates: Mapping[str, Effect], *selected: Effect) -> str:
 
 
 def judge_baseline(data: ReportData) -> Verdict | None:
-    """Return whether uniform training ends below the bigram baseline; None if either is missing."""
+    """Judge whether uniform training ends below the bigram baseline; return None if one of the two is missing."""
     own, null = growth.held_out(data, growth.UNIFORM), growth.find_bigram_loss(data)
     if own is None or null is None:
         return None
@@ -202,10 +202,7 @@ def _has_learned(data: ReportData) -> Finding | None:
 
 
 def describe_tuning(data: ReportData) -> str:
-    """Describe whether learning rates and warm-ups were tuned.
-
-    A tuning is incomplete if the best value is the smallest or the largest one tried.
-    """
+    """Describe how learning rates and warmups were tuned, and which best values are at an end of the range tried."""
     tunings = {"learning rate": growth.tunings(data), "warm-up": growth.tunings(data, WARMUP)}
     if not any(tunings.values()):
         return "The learning rate was not tuned, so the result may differ at another one."

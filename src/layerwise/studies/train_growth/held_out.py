@@ -1,6 +1,6 @@
-"""The held-out loss of a trained model, and of bigram and unigram baselines counted on its training text.
+"""The held-out loss of trained models, and of bigram and unigram baselines counted on the training text.
 
-Both score the same tokens, with intervals over documents, stratified by task.
+All are scored on the same tokens, with bootstrap intervals over documents.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from layerwise.studies.train_growth.task import list_windows
 
 BATCH = 64
 MAX_TEST_WINDOWS = 512
-"""Maximum number of windows of the held-out text, evenly spaced."""
+"""Maximum number of held-out windows, which are evenly spaced over the text."""
 
 MAX_COUNTED_WINDOWS = 50_000
-"""Maximum number of windows of the training text for the baselines, evenly spaced."""
+"""Maximum number of training windows that the baselines count, which are evenly spaced over the text."""
 
 Owner = tuple[str, str]
-"""The task and the name of a document."""
+"""The benchmark task (or text) and the name of a document."""
 
 
 def make_held_out_row(folder: Path, splits: Splits, device: str, **columns: Any) -> Score:
-    """Return the nats/token of the model in `folder` on held-out documents; `columns` identify the model."""
+    """Return a row with the loss in nats/token of the model in `folder` on held-out text; `columns` are added to it."""
     stack, windows = load(folder, device=device), _select_test_windows(splits)
     outcome = evaluate(stack, Plan.identity(stack.depth), windows, splits.collate, batch_size=BATCH)
     return _average_over_documents(HELD_OUT, _list_owners(windows), outcome.nll, outcome.scored, **columns)
 
 
 def make_null_rows(splits: Splits) -> list[Score]:
-    """Return the held-out loss of bigram and unigram baselines counted on the training text."""
+    """Return the held-out loss of the bigram and unigram baselines."""
     counted = select_evenly(list_windows(splits.train), MAX_COUNTED_WINDOWS).windows
     selected = list_windows(splits.validation).windows
     table = BigramModel.fit((window.ids for window in counted), (window.ids for window in selected))

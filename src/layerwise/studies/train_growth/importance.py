@@ -1,4 +1,4 @@
-"""Schedules by the importance of layers: `train schedule`, and the schedule `importance` of `train growth`."""
+"""Growth schedules from the importance of layers, for `train schedule` and the schedule `importance`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def schedule(
 
     Raises:
         PlanError: If the file exists, or no layer has an effect.
-        RunError: If the run has no ablation.
+        RunError: If the diagnosis does not include the part `ablation`.
     """
     path = Path(output)
     if path.exists():
@@ -73,12 +73,15 @@ def schedule(
 
 
 def read_allocation(folder: Path, *, phases: int = PHASES, min_effect: float | None = None) -> tuple[Allocation, str]:
-    """Return the allocation by the importance measured in the run `folder`, and its source, one of `SOURCES`.
+    """Allocate training to layers by the importance in the diagnosis `folder`.
 
-    `min_effect` is in nats/token (default: that of the diagnosis).
+    Layers with an effect below `min_effect` nats/token (default: that of the diagnosis) count as unimportant.
+
+    Returns:
+        The allocation, and how the importance was measured, one of `SOURCES`.
 
     Raises:
-        RunError: If the run has no importance.
+        RunError: If the run has no importance of layers.
         PlanError: If no layer has an effect.
     """
     with Run.open(folder) as run:

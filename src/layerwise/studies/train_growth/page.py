@@ -1,4 +1,4 @@
-"""The page of a growth run."""
+"""The page of `layerwise train growth`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from layerwise.studies.train_growth.findings import describe_tuning, list_growth
 
 LOSS = NATS.replace(axis="nats/token", decimals=3)
 FULL = 0.999
-"""Minimum share that counts as the full cost, since sums of floats are not exact."""
+"""Minimum share of the full cost that counts as the full cost, because float sums are not exact."""
 COSTS: Mapping[str, tuple[str, float]] = {
     "steps": ("steps", 1.0),
     vocab.TOKENS: ("tokens", 1.0),
@@ -54,12 +54,12 @@ COSTS: Mapping[str, tuple[str, float]] = {
 
 
 AXES: dict[str, str] = {vocab.FLOPS: "FLOPs", vocab.SECONDS: "training seconds"}
-"""Costs that the loss is plotted against, the deciding one first."""
+"""Costs that the loss is plotted against. The first one decides the verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossByCost(Lines):
-    """The held-out loss of every training run by cost; a line joins the lengths of one variant."""
+    """Plot of the held-out loss of every training run by cost; a line joins the lengths of one variant."""
 
     def _ticks(self, xs: set[float], small: bool) -> dict[str, Any]:
         return {"exponentformat": "power"}
@@ -141,7 +141,7 @@ def make_phase_table(data: ReportData) -> Table:
 
 
 def draw_learning(spent: Mapping[int | str | None, float]) -> str:
-    """Describe the parts that learn in a phase, with the mean cost of layers drawn at random.
+    """Describe which parts are trained in a phase or, if layers are drawn at random, their mean cost.
 
     >>> draw_learning({0: 2 / 3, 1: 1.0, 2: 1.0, 3: 1.0, "embedding": 1.0, "head": 1.0})
     'layers 1-3, embedding, head'

@@ -1,9 +1,15 @@
-"""The rows of growth training runs, computed from the finished training runs.
+"""Compute the rows of `layerwise train growth` from its finished training runs.
 
-Measures: `schedule` (the share of its full cost that a layer has in a phase), `accounting` (the cost of a step as a
-share of a uniform one, `predicted` in FLOPs and `measured` in seconds), `held_out` (nats/token), `null` (bigram and
-unigram baselines on the same text), `rates` (validation loss at every rate) and `growth` (a variant compared with
-another, see `layerwise.train.cost.frontier`). Seconds are the median step of a phase times its steps.
+They have these measures:
+
+    schedule     cost of a layer in a phase, as a share of its full cost
+    accounting   cost of a step, as a share of a uniform step: `predicted` from FLOPs, `measured` in seconds
+    held_out     held-out loss in nats/token
+    null         loss of bigram and unigram baselines on the same text
+    rates        validation loss at every learning rate
+    growth       comparison of two variants (`layerwise.train.cost.frontier`)
+
+The seconds of a phase are its median step time multiplied by its number of steps.
 """
 
 from __future__ import annotations
@@ -57,12 +63,12 @@ from layerwise.train.cost.frontier import (
 from layerwise.train.recipe import GrowthExtension
 
 Model = tuple[str | None, int | None, float | None]
-"""The variant, the seed and the share of the budget of a model."""
+"""A trained model: its variant, its seed, and its share of the budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedVariant:
-    """The finished training runs of a variant: its schedule, and records by seed."""
+    """The finished training runs of a variant, by seed, and its schedule."""
 
     name: str
     schedule: GrowthSchedule
@@ -78,7 +84,7 @@ class FinishedVariant:
 
     @property
     def steps(self) -> int:
-        """Return the number of steps with the first seed; others may differ if the schedule draws layers at random."""
+        """Number of steps with the first seed. If the schedule draws layers at random, other seeds may differ."""
         return self.records[min(self.records)].steps
 
     def seconds_per_step(self, *seeds: int) -> float | None:
@@ -90,7 +96,7 @@ class FinishedVariant:
         return {name: seconds for name, seconds in timed.items() if seconds is not None}
 
     def seconds(self, steps: int, step: int, phases: Mapping[str, float], otherwise: float) -> float:
-        """Return the seconds until `step` of `steps`; a phase that was not timed takes `otherwise` per step."""
+        """Return the seconds until `step` of `steps`, given the seconds per step of `phases` or else `otherwise`."""
         return self.sum_until(steps, step, [phases.get(phase.name, otherwise) for phase in self.schedule.phases])
 
     def sum_until(self, steps: int, step: int, per_step: Sequence[float]) -> float:
@@ -120,7 +126,7 @@ def list_finished_variants(folder: Path) -> dict[str, FinishedVariant]:
 def compute_scores(
     study: Study, task: GrowthTask, finished: Mapping[str, FinishedVariant]
 ) -> tuple[list[Score], dict[str, Points]]:
-    """Return the rows of each variant, without comparisons, and its held-out points by seed."""
+    """Return the rows of each variant, without comparisons, and its held-out loss and costs by seed."""
     models: dict[Model, Path] = {
         (of.variant, seed, of.share): study.folder / of.name / f"seed-{seed}" / MODEL
         for of in finished.values()
@@ -177,7 +183,7 @@ def make_schedule_rows(of: FinishedVariant) -> Iterator[Score]:
 
 
 def make_accounting_rows(of: FinishedVariant, cost: ModelCost, uniform: float | None) -> Iterator[Score]:
-    """Yield the cost of a step of every phase relative to `uniform` seconds; an untimed phase has no measured share."""
+    """Yield the cost of a step in every phase, relative to a uniform step, which takes `uniform` seconds."""
     shares, timed = phase_shares(of.schedule, cost), of.phase_seconds()
     for phase, (_, end), predicted in zip(of.schedule.phases, of.schedule.bounds(of.steps), shares, strict=True):
         own: dict[str, Any] = {"variant": of.variant, "phase": phase.name, "step": end}
@@ -204,10 +210,9 @@ def _list_points(of: FinishedVariant, held_out: Mapping[Model, Score], uniform: 
 def compare_variants(
     finished: Mapping[str, FinishedVariant], ends: Mapping[str, Points], cost: ModelCost
 ) -> tuple[list[Score], list[str]]:
-    """Return the rows of every variant compared with uniform and with its controls, and notes on missing comparisons.
+    """Return the comparisons of every variant with uniform training and with its controls, and notes on missing ones.
 
-    `ends` are held-out points at the ends of training runs. A variant is compared at its cost if uniform was trained to
-    several lengths, otherwise only at equal cost.
+    `ends` has the held-out loss and the costs of every training run.
     """
     if UNIFORM not in finished:
         return [], []
@@ -238,7 +243,7 @@ def compare_variants(
 def _compute_savings(
     own: FinishedVariant, finished: Mapping[str, FinishedVariant], ends: Mapping[str, Points], cost: ModelCost
 ) -> list[Score]:
-    """Compute savings from the ends of training runs of several lengths, or from the loss curve of a single one."""
+    """Compute savings from training runs of several lengths, or else from the loss curve of a single one."""
     trained = [name for name, of in finished.items() if of.variant == own.variant]
     seeds = set.intersection(*(set(ends[name]) for name in trained))
     if len(trained) > 1 and seeds:
@@ -249,7 +254,7 @@ def _compute_savings(
 
 
 def _read_curves(of: FinishedVariant, cost: ModelCost) -> dict[int, Sequence[CostPoint]]:
-    """Return the validation losses by cost (expected FLOPs if the schedule draws layers at random)."""
+    """Return the validation losses by cost and seed (by expected FLOPs if the schedule draws layers at random)."""
     shares, phases, usual = phase_shares(of.schedule, cost), of.phase_seconds(), of.seconds_per_step()
     curves: dict[int, Sequence[CostPoint]] = {}
     for seed, record in of.records.items():
@@ -293,7 +298,7 @@ def _read_loss_after(tokens: float, lengths: Sequence[CostPoint], whole: CostPoi
 def make_loss_ratio_row(
     variant: str, losses: Mapping[int, float], uniform: Mapping[int, float], terms: str, share: float | None = None
 ) -> Score:
-    """Return the ratio of uniform's loss to that of the variant, paired by seed."""
+    """Return the ratio of the loss of uniform training to that of the variant, paired by seed."""
     ratio = log_ratio(uniform, losses)
     return ratio_row(GROWTH, LOSS_RATIO, ratio, variant=variant, against=UNIFORM, unit=terms, share=share)
 

@@ -1,4 +1,4 @@
-"""Growth schedules in YAML files, in the form of `layerwise.plan.schedule.serialization`, each key once."""
+"""Read and write growth schedules as YAML (format: `layerwise.plan.schedule.serialization`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from layerwise.results.run import write_whole
 
 
 def read_schedule(path: Path) -> GrowthSchedule:
-    """Read the schedule in a file.
-
-    Raises:
-        PlanError: If the file is not a schedule; the message starts with the file and names the phase and the key.
-    """
+    """Read a growth schedule, or raise `PlanError` if the file is not one."""
     path = Path(path)
     if kind_of(path) == "nothing":
         raise PlanError(f"{named(path)} does not exist. Pass a YAML file or one of {', '.join(PRESETS)}.")
@@ -29,13 +25,9 @@ def read_schedule(path: Path) -> GrowthSchedule:
 
 
 def write_schedule(schedule: GrowthSchedule, path: Path) -> None:
-    """Write a schedule atomically for `read_schedule`.
-
-    Raises:
-        PlanError: If the file cannot be written.
-    """
+    """Write a growth schedule atomically, or raise `PlanError` if the file cannot be written."""
     content = write_yaml(schedule.to_json())
     try:
         write_whole(Path(path), content.encode())
     except OSError as error:
-        raise PlanError(f"Cannot write the schedule {path}: {error.strerror}.") from None
+        raise PlanError(f"cannot write the schedule to {path} ({error.strerror}). Pass another file.") from None

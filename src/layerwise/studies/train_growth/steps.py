@@ -1,10 +1,10 @@
-"""The steps of a growth training: tune settings, measure the importance of layers, train variants, compute rows.
+"""The steps of `layerwise train growth`: tune, measure the importance of layers, train variants, compute rows.
 
-RUN/pilot/VARIANT@RATE/seed-1000     trials of learning rates (VARIANT@RATE,WARMUP of warm-ups)
-RUN/importance.yaml                  schedule by the importance measured on the best uniform trial
-RUN/VARIANT/seed-N                   variants
-RUN/uniform@1.25/seed-N              uniform at other lengths, for the frontier
-RUN/published@0.634/seed-N           first schedule with a smaller budget
+RUN/pilot/VARIANT@RATE/seed-1000     trials of learning rates (and of warmups: VARIANT@RATE,WARMUP)
+RUN/importance.yaml                  schedule from the importance of layers, measured on the best uniform trial
+RUN/VARIANT/seed-N                   trained variants
+RUN/uniform@1.25/seed-N              uniform training at other lengths (--frontier)
+RUN/published@0.634/seed-N           first schedule with a smaller budget (--shorter)
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ IMPORTANCE_TOKENS = 50_000
 
 
 class LearningRateSweep:
-    """The validation losses of variants at several learning rates and, at the best one, several warm-ups."""
+    """Trains variants at several learning rates and, at the best rate, with several warmups; keeps their losses."""
 
     def __init__(self, design: GrowthDesign, study: Study) -> None:
         self.design = design
@@ -67,7 +67,7 @@ class LearningRateSweep:
                 self.warmups[name] = dict(sorted({self.design.task.settings.warmup: losses[best], **tried}.items()))
 
     def settings_of(self, name: str) -> Settings:
-        """Return the settings chosen for a variant or one like it, otherwise the default ones."""
+        """Return the settings chosen for a variant or a similar one; otherwise the default settings."""
         usual = self.design.task.settings
         rates = {tuned: select_rate(losses) for tuned, losses in self.losses.items()}
         warmups = dict.fromkeys(rates, usual.warmup)
@@ -95,7 +95,10 @@ class LearningRateSweep:
         training = self._trial(name, schedule, rate, *warmup)
         (record,) = self.study.execute(self.design.task.unit([training]))
         if not record.validation_losses:
-            raise MeasureError(f"{training.label} has no validation loss, so its learning rate cannot be compared.")
+            raise MeasureError(
+                f"{training.label} has no validation loss, so its learning rate cannot be compared. Pass --overwrite "
+                "to train it again."
+            )
         return record.validation_losses[-1]
 
     def _trial(self, name: str, schedule: GrowthSchedule, rate: float, *warmup: float) -> RecipeTraining:
@@ -109,10 +112,10 @@ class LearningRateSweep:
 def build_known(
     design: GrowthDesign, variants: Mapping[str, GrowthSchedule | None], importance: Path | None, seed: int
 ) -> tuple[dict[str, GrowthSchedule], list[str]]:
-    """Return the schedules known before training, and notes on them; `importance` is the run of a diagnosis.
+    """Return the schedules known before training, and notes on them; `importance` is the folder of a diagnosis.
 
     Raises:
-        PlanError: If a schedule has another depth.
+        PlanError: If a schedule does not have as many layers as the model.
     """
     depth = design.task.stack.depth
     schedules = build_schedules(variants, depth)
@@ -134,17 +137,17 @@ def build_named_controls(
 ) -> tuple[dict[str, GrowthSchedule], list[str]]:
     built, notes = build_controls(schedule, seed), []
     if PERMUTED in names and PERMUTED not in built:
-        notes.append(f"{IMPORTANCE} gives every layer the same role, so a permuted control would not differ from it")
+        notes.append(f"{IMPORTANCE} trains all layers alike, so a permuted control would not differ from it")
     elif PERMUTED in names:
         moved = count_exchanged(built[IMPORTANCE], built[PERMUTED])
-        notes.append(f"in {PERMUTED}, {moved} of {schedule.depth} layers have another role")
+        notes.append(f"in {PERMUTED}, {moved} of {schedule.depth} layers are trained in other phases")
     return {name: built[name] for name in names if name in built}, notes
 
 
 def measure_importance(
     study: Study, design: GrowthDesign, sweep: LearningRateSweep, uniform: GrowthSchedule, seed: int
 ) -> tuple[dict[str, GrowthSchedule], list[str]]:
-    """Return the schedule by the importance of layers in the best uniform trial, with its controls, and notes."""
+    """Measure the importance of layers in the best uniform trial; return its schedule, the controls, and notes."""
     training = sweep.training_at_best(UNIFORM, uniform)
     measure = partial(_measure_schedule, task=design.task, training=training, seed=seed)
     try:
@@ -152,11 +155,11 @@ def measure_importance(
     except RunError:
         raise
     except LayerwiseError as refusal:
-        return {}, [f"{IMPORTANCE} and its controls are skipped: {refusal}"]
+        return {}, [f"the schedule {IMPORTANCE} and its controls are skipped: {refusal}"]
     built, notes = build_named_controls(schedule, design.names, seed)
     measured = (
-        f"the importance was measured on a uniform training of another seed ({training.label}) on validation text; "
-        f"this cost is not counted, which favors the schedule {IMPORTANCE}"
+        f"the importance of layers was measured on validation text after uniform training with another seed "
+        f"({training.label}); this cost is not counted, which favors the schedule {IMPORTANCE}"
     )
     return built, [measured, *notes]
 
@@ -170,14 +173,14 @@ def write_results(study: Study, task: GrowthTask, sweep: LearningRateSweep, note
 
 
 def _measure_schedule(study: Study, task: GrowthTask, training: RecipeTraining, seed: int) -> GrowthSchedule:
-    """Return the schedule by the importance of layers in a finished training, stored after the first call.
+    """Return the schedule from the importance of layers in a finished training run. The first call stores it.
 
     Raises:
         PlanError: If no layer has an effect.
     """
     path, rate = study.folder / SCHEDULE, training.recipe.settings.learning_rate
     measured_rates = {row.value for row in study.store.scores(IMPORTANCE, metric=LEARNING_RATE)}
-    if not path.is_file() or measured_rates != {rate}:  # other rates may give another best model
+    if not path.is_file() or measured_rates != {rate}:  # at other rates, another model may be best
         stack = load(study.folder / training.folder / MODEL, device=str(task.stack.device))
         text = tokenize(stack, task.validation_corpus, length=task.length, tokens=IMPORTANCE_TOKENS, seed=seed)
         study.reporter.log(f"measuring the importance of {stack.depth} layers on {text.tokens:,} tokens")

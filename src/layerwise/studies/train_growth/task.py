@@ -1,7 +1,7 @@
-"""The task of a training run in phases: a model, its text, and the cost of its layers.
+"""What `layerwise train growth` trains: a model, its text, and the cost of its layers.
 
-Without a model, a randomly initialized one of `--size` is used, with a tokenizer trained on the text. Only complete
-windows are trained on.
+If no model is given, a randomly initialized one of `--size` is used, with a tokenizer trained on the text. Training
+reads only complete windows.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ FAMILY = "growth"
 """Family in the manifest of a growth run."""
 
 SHORT_LENGTH = 128
-"""Default number of tokens in a window for models without a configuration."""
+"""Default number of tokens in a window, if no model is given."""
 
 VALIDATION_WINDOWS = 128
-"""Maximum number of validation windows, evenly spaced."""
+"""Maximum number of validation windows, which are evenly spaced over the text."""
 
 FROM_RANDOM = Settings(
     batch_size=8,
@@ -60,10 +60,10 @@ FROM_RANDOM = Settings(
     weight_decay=0.1,
     evals=4,
 )
-"""Default settings for random weights."""
+"""Default settings for training from random weights."""
 
 FROM_TRAINED = replace(FROM_RANDOM, learning_rate=3e-4)
-"""Default settings for trained weights."""
+"""Default settings for training from a checkpoint."""
 
 DEFAULTS_BY_MODEL = {TINY: replace(FROM_RANDOM, learning_rate=2.4e-2, warmup=0.2)}
 """Default settings for specific models."""
@@ -76,11 +76,10 @@ class GrowthTask:
     """A model to train in phases: its initial weights, its data, and the cost of its layers.
 
     Args:
-        stack: The opened model.
         validation_corpus: Complete documents of the validation windows.
-        pretrained: Whether the initial weights were trained.
-        reinitialized: Whether the weights of a checkpoint are replaced with random ones.
-        left_out: Share of tokens after the last complete window.
+        pretrained: The initial weights are those of a checkpoint.
+        reinitialized: The weights of the checkpoint are replaced with random ones.
+        left_out: Share of the training tokens that are in no complete window.
     """
 
     base: Base
@@ -100,17 +99,13 @@ class GrowthTask:
         return len(self.splits.train)
 
     def steps_of(self, epochs: float) -> int:
-        """Return the number of steps of `epochs`.
-
-        Raises:
-            TrainError: If the text does not fill a batch.
-        """
+        """Return the number of steps in `epochs`, or raise `TrainError` if the text does not fill a batch."""
         check_positive("epochs", epochs)
         batch = self.settings.batch_size
         if self.windows < batch:
             raise TrainError(
-                f"--batch-size must be at most {self.windows:,}, the number of windows of {self.length} tokens in the "
-                f"training text, got {batch:,}. Use more text, a smaller --max-length, or a smaller batch."
+                f"--batch-size must be at most {self.windows:,}, because the training text has that many windows of "
+                f"{self.length} tokens, got {batch:,}. Pass more text, a smaller --max-length, or a smaller batch size."
             )
         return max(1, round(epochs * self.windows / batch))
 
@@ -139,14 +134,17 @@ class GrowthTask:
 
     def describe(self) -> Iterator[str]:
         stack, splits = self.stack, self.splits
-        weights = "its own weights" if self.pretrained else "random weights"
+        weights = "the weights of the checkpoint" if self.pretrained else "random weights"
         yield f"{model_name(stack.source.name)}: {stack.depth} layers, {stack.device}, from {weights}"
         yield (
-            f"{splits.name}: {self.windows:,} windows of {self.length} tokens to train, {len(splits.validation):,} to "
-            f"select, {len(splits.test):,} to report, of different documents"
+            f"{splits.name}: {self.windows:,} windows of {self.length} tokens for training, "
+            f"{len(splits.validation):,} for validation, {len(splits.test):,} for the results, of different documents"
         )
         if self.left_out > _MIN_NOTED_SHARE:
-            yield f"note: {self.left_out:.1%} of the training tokens come after the last full window of their document"
+            yield (
+                f"note: {self.left_out:.1%} of the training tokens are not used, because they come after the last full "
+                "window of their document"
+            )
 
 
 def open_task(
@@ -162,9 +160,10 @@ def open_task(
     arguments: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> GrowthTask:
-    """Open the model, read the text, and count what the layers cost.
+    """Open the model, read the text, and count the operations of the layers.
 
-    `loading` are options of `open_stack`, `settings` the fields of `Settings` that replace the usual ones.
+    `loading` has the options of `open_stack`, and `settings` has the fields of `Settings` that differ from the
+    defaults.
 
     Raises:
         TrainError: If transformers does not know one of the `arguments`.
@@ -175,7 +174,7 @@ def open_task(
     name = str(model) if isinstance(model, str | Path) else None
     pretrained = model is not None and (name is None or has_weights(name, loading["revision"]))
     if from_scratch and not pretrained:
-        raise DataError(f"{name or SIZES[size].name} always starts from random weights. Omit --from-scratch.")
+        raise DataError(f"{name or SIZES[size].name} already starts from random weights. Remove --from-scratch.")
     opened = open_base(model, **loading) if model is not None and pretrained else None
     corpus = None if text is None else open_corpus(text, "")
     division = split_documents(data, seed, corpus)

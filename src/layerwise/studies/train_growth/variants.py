@@ -1,8 +1,8 @@
-"""The variants of a growth training: their schedules, lengths and learning rates.
+"""The variants of growth training: their schedules, lengths and learning rates.
 
-`uniform` trains everything; `published` uses the six phases of the paper; `importance` trains layers in proportion to
-their importance, with the controls `permuted`, `reversed` and `random`; others are presets or files. All start from
-equal weights and read the data in equal order.
+`uniform` trains all layers in every step, `published` has the six phases of the paper, and `importance` trains layers
+in proportion to their importance. `permuted`, `reversed` and `random` are controls of `importance`. Other variants are
+presets or files. All variants start from the same weights and read the data in the same order.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ CONTROLS = (PERMUTED, REVERSED, RANDOM)
 """Controls of the schedule `importance`."""
 
 PHASED = (IMPORTANCE, PUBLISHED)
-"""Schedules that are tuned; others use the rate of the first one."""
+"""Schedules whose learning rate is tuned; other schedules use the rate of the first one."""
 
 SHORTEST = 0.8
-"""Minimum length of uniform as a share of its budget, unless a variant spends less."""
+"""Length of the shortest uniform training as a share of the budget, unless a variant is shorter."""
 
 DRAWS = 200
-"""Number of layer orders from which the permuted control is selected."""
+"""Number of random layer orders, of which one is selected for the permuted control."""
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -39,11 +39,11 @@ _GRAIN = 0.05
 
 
 def read_variants(names: Sequence[str], *, has_importance_run: bool) -> dict[str, GrowthSchedule | None]:
-    """Return the schedules in files by name, and None for presets, `importance` and its controls.
+    """Return the variants by name: a schedule for each file, and None for presets, `importance` and its controls.
 
     Raises:
-        PlanError: For an unknown name, an unreadable file, or a control without `importance`.
-        RunError: For a diagnosis without `importance`.
+        PlanError: If a name is unknown, a file cannot be read, or a control is given without `importance`.
+        RunError: If a diagnosis is given without the schedule `importance`.
     """
     variants: dict[str, GrowthSchedule | None] = {}
     for text in names:
@@ -54,7 +54,7 @@ def read_variants(names: Sequence[str], *, has_importance_run: bool) -> dict[str
             variants[name_folder(schedule.name)] = schedule
         else:
             names_known = near_matches(text, (*PRESETS, IMPORTANCE, *CONTROLS))
-            raise PlanError(f"unknown schedule {named(text)!r}; {names_known}; or a YAML file")
+            raise PlanError(f"unknown schedule {named(text)!r}; {names_known}, or a YAML file")
     controls = [name for name in CONTROLS if name in variants]
     if controls and IMPORTANCE not in variants:
         raise PlanError(f"{controls[0]} requires the schedule {IMPORTANCE}. Add it to --schedules.")
@@ -69,12 +69,12 @@ def _read_file(text: str) -> GrowthSchedule:
     schedule = read_schedule(Path(text))
     name = name_folder(schedule.name)
     if name in (IMPORTANCE, *CONTROLS) or (name in PRESETS and schedule != preset(name, schedule.depth)):
-        raise PlanError(f"{text}: {name} is the name of another schedule. Use another name.")
+        raise PlanError(f"the name {name!r} in {text} must not be that of a built-in schedule. Use another name.")
     return schedule
 
 
 def name_folder(name: str) -> str:
-    """Return a folder name for a schedule.
+    """Return the folder name of a schedule.
 
     >>> name_folder("my schedule / 2")
     'my-schedule-2'
@@ -83,10 +83,10 @@ def name_folder(name: str) -> str:
 
 
 def build_schedules(variants: Mapping[str, GrowthSchedule | None], depth: int) -> dict[str, GrowthSchedule]:
-    """Return the presets and files for a model of `depth` layers.
+    """Return the schedules of presets and files for a model of `depth` layers.
 
     Raises:
-        PlanError: If a file has another depth.
+        PlanError: If the schedule in a file does not have `depth` layers.
     """
     schedules = {
         name: schedule or preset(name, depth)
@@ -99,7 +99,7 @@ def build_schedules(variants: Mapping[str, GrowthSchedule | None], depth: int) -
 
 
 def build_controls(schedule: GrowthSchedule, seed: int) -> dict[str, GrowthSchedule]:
-    """Return `importance` and its controls, drawn by `seed`; no controls if every layer has the same role."""
+    """Return `importance` and its random controls; there are no controls if the schedule trains all layers alike."""
     own = replace(schedule, name=IMPORTANCE)
     order = draw_permutation(own, seed)
     if order is None:
@@ -121,7 +121,7 @@ def _draw_random(schedule: GrowthSchedule, seed: int) -> Iterator[GrowthSchedule
 
 
 def draw_permutation(schedule: GrowthSchedule, seed: int) -> tuple[int, ...] | None:
-    """Draw `DRAWS` orders by `seed` and return the one that changes the most roles; None if all roles are equal."""
+    """Return the random layer order that changes the phases of the most layers, or None if none changes any."""
     chance = Random(f"{seed}/{PERMUTED}")
     orders = [tuple(chance.sample(range(schedule.depth), schedule.depth)) for _ in range(DRAWS)]
     best = max(orders, key=lambda order: count_exchanged(schedule, schedule.permuted(order)))
@@ -136,17 +136,18 @@ def count_exchanged(schedule: GrowthSchedule, other: GrowthSchedule) -> int:
 
 
 def compute_max_steps(cost: ModelCost, budget: int) -> int:
-    """Return the maximum number of steps of a schedule by importance for the FLOPs of `budget` uniform ones.
+    """Return the maximum number of steps of an importance schedule at the FLOPs of `budget` uniform steps.
 
-    Embedding and head always learn, and layers that do not learn still cost two thirds.
+    Embedding and head are always trained, and a frozen layer costs two thirds of a trained one.
     """
     return ceil(budget * cost.total / (cost.embedding + cost.head + 2 / 3 * sum(cost.layers)))
 
 
 def list_uniform_lengths(steps: Iterable[int], budget: int, least: float = SHORTEST) -> tuple[float, ...]:
-    """Return the other lengths of uniform training, as shares of its budget.
+    """Return the additional lengths of uniform training, as shares of its budget, given the `steps` of the variants.
 
-    One is below the budget, one is that of the longest variant, with one between if it is far, and one is `least`.
+    They cover the range from 0.8 (or `least`, if it is smaller) to the longest variant, with one length in between if
+    the longest is far from 1.
 
     >>> list_uniform_lengths([100, 128], budget=100), list_uniform_lengths([143], budget=100)
     ((0.8, 1.3), (0.8, 1.2, 1.45))
@@ -160,7 +161,7 @@ def list_uniform_lengths(steps: Iterable[int], budget: int, least: float = SHORT
 
 
 def list_tuned_variants(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the variants that are tuned: uniform and those in `PHASED`, otherwise the first other.
+    """Return the variants to tune: uniform and those in `PHASED` or, if there are none, the first other one.
 
     >>> list_tuned_variants(["uniform", "published", "ramp"]), list_tuned_variants(["uniform", "stacking", "ramp"])
     (('uniform', 'published'), ('uniform', 'stacking'))
@@ -172,7 +173,7 @@ def list_tuned_variants(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def choose_setting(name: str, chosen: Mapping[str, float], otherwise: float) -> float:
-    """Return the setting chosen for a variant, such as its rate, or for a tuned variant like it.
+    """Return the setting (such as the learning rate) chosen for a variant, or for the most similar tuned variant.
 
     >>> chosen = {"uniform": 1.0, "published": 2.0, "importance": 3.0}
     >>> [choose_setting(name, chosen, 9.0) for name in ("uniform@1.25", "published", "permuted")]

@@ -98,8 +98,8 @@ def growth(
         shorter: Also train the first schedule for this share of the steps.
         warmups: Warm-up lengths to try, as shares of the steps.
         baseline: Train the baseline as well.
-        match: Cost that is equal to that of uniform training.
-        importance: Run of `diagnose` (default: measure it).
+        match: Train every schedule for equal FLOPs or tokens.
+        importance: Run of `diagnose` (default: measure importance).
         from_scratch: Replace trained weights with random ones.
         max_length: Maximum length of a text in tokens.
         max_epochs: Maximum number of passes over the text.
@@ -137,9 +137,12 @@ def growth(
         raise OptionError(f"{spell('size')} and {spell('model')} cannot be combined. Pass one of them.")
     check_push(push, private=private)
     if not baseline and (frontier or shorter is not None):
-        raise OptionError(f"{spell('frontier' if frontier else 'shorter')} requires uniform training as a baseline.")
+        option = spell("frontier" if frontier else "shorter")
+        raise OptionError(f"{option} requires uniform training for comparison. Train the baseline as well.")
     if not baseline and importance is None and IMPORTANCE in variants:
-        raise OptionError(f"Without a baseline, the schedule {IMPORTANCE} requires {spell('importance')} RUN.")
+        raise OptionError(
+            f"without a baseline, the schedule {IMPORTANCE} requires {spell('importance')} RUN, the run of a diagnosis."
+        )
     if baseline:
         variants = {UNIFORM: None, **variants}
     from layerwise.runner.study import RunDescription, start_run
