@@ -80,7 +80,7 @@ def test_the_version_and_the_choices_of_the_loader_are_shown() -> None:
         (["sweep"], "layerwise sweep needs MODEL."),
         (["search", "demo"], "layerwise search needs --budget BUDGET."),
         (["search", "demo", "--budget"], "--budget must be followed by a value. Write --budget BUDGET."),
-        (["serve", "demo", "--nodes", "2", "--replicas", "5"], "got 5 replicas on 2 nodes"),
+        (["serve", "demo", "--nodes", "2", "--replicas", "5"], "--replicas must be at most --nodes (2)"),
         (["report"], "layerwise report requires a run directory"),
         (["sweep", "demo", "--famlies", "painters"], "Unknown option: --famlies. Did you mean --families?"),
     ],

@@ -48,7 +48,7 @@ VALUES: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (GROWTH, "--learning-rates", "fast", "--learning-rates"),
     (GROWTH, "--schedules", "everything", "everything"),
     (EVALUATE, "--tasks", "cola", "--tasks requires one of glue"),
-    (EVALUATE, "--suite", "", "--suite must name some of"),
+    (EVALUATE, "--suite", "", "--suite must not be empty"),
     (("save", "model", "--output", "m", "--plan", "0-3"), "--variant", "a", NOTHING),
     (("save", "model", "model", "--output", "m", "--plan", "a:0"), "--layers", "x", NOTHING),
     (("plan", "0-3"), "--depth", "1000000000", "depth must be"),

@@ -48,7 +48,7 @@ SAID = {
         "4 training runs to tune uniform, importance, and more while the best rate is at the edge of the grid",
     ),
     "train elc --text documents --steps 3 --batch-size 8 --evals 1 --seeds 2": (
-        "cost: 4 trainings of at most 768 tokens, 3,072 in total",
+        "cost: 4 training runs of at most 768 tokens, 3,072 in total",
     ),
 }
 """Parts of what each command prints about the models and texts of `inputs`."""

@@ -159,7 +159,7 @@ def test_from_accepts_a_plan_of_the_model(home: Path, tmp_path: Path) -> None:
 
 def test_missing_and_conflicting_options_are_rejected(home: Path, file: Path, tmp_path: Path) -> None:
     output = ("--output", tmp_path / "m", "--quiet")
-    assert "either --plan or --from is required" in refused("save", home / "one", *output)
+    assert "exactly one of --plan and --from is required" in refused("save", home / "one", *output)
     assert "Pass one of them" in refused("save", home / "one", "--plan", "0", "--from", "0", *output)
     assert "a model is required" in refused("save", "--from", "0-1", *output)
     assert "a model is required" in refused("save", "--plan", "0-1", *output)
@@ -171,7 +171,7 @@ def test_missing_and_conflicting_options_are_rejected(home: Path, file: Path, tm
 
 def test_revisions_of_several_models_are_rejected(home: Path, tmp_path: Path) -> None:
     (tmp_path / "m.yml").write_text(write_mergekit("a:0 b:1", {"a": "org/one@x", "b": "org/two@y"}))
-    assert "revisions of several models cannot be combined" in refused(
+    assert "a revision can be given only once" in refused(
         "save", "--from", tmp_path / "m.yml", "--output", tmp_path / "m", "--quiet"
     )
 

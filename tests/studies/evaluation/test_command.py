@@ -73,7 +73,7 @@ def test_every_model_of_a_run_is_evaluated(tmp_path: Path) -> None:
     with Run.open(run) as opened:
         found = {named(row) for row in opened.store.scores("pairs", metric="accuracy")}
     assert found == {"elc/0", "elc", "ltg/0", "ltg"}
-    assert "--run must not be given with a run directory" in refused("evaluate", run, "--run", tmp_path / "other")
+    assert "--run must not be given, because" in refused("evaluate", run, "--run", tmp_path / "other")
     assert "--tokenizer has no effect on a run" in refused("evaluate", run, "--tokenizer", "x")
 
 
@@ -82,7 +82,7 @@ def test_every_model_of_a_run_is_evaluated(tmp_path: Path) -> None:
     [
         (["--suite", "blmp"], "unknown suite or file 'blmp'; did you mean blimp?"),
         (["--suite", "blimp"], "Pass the directory of its files with --data"),
-        (["--suite", ","], "--suite must name some of"),
+        (["--suite", ","], "--suite must not be empty"),
         (["--tasks", "cola"], "--tasks requires one of glue, msgs, msgs-ours"),
         (["--suite", "msgs-ours", "--families", "painter"], "Unknown family 'painter'; did you mean painters"),
         (["--suite", "msgs-ours", "--train", "heads"], "Did you mean head?"),
@@ -114,7 +114,7 @@ def test_an_opened_model_is_evaluated_in_python(model: Path, tmp_path: Path) -> 
     result = evaluate(stack, reporter=Silent(), suite=(str(own),), run=tmp_path / "run")
     table = result.table("pairs mine.jsonl")
     assert set(zip(table["variant"], table["seed"], strict=True)) >= {("tiny", 0)}
-    with pytest.raises(DataError, match="fine-tuning reloads the model"):
+    with pytest.raises(DataError, match="fine-tuning must load the model again"):
         evaluate(stack, reporter=Silent(), suite=("msgs-ours",), tasks=("control length",), run=tmp_path / "other")
 
 
@@ -198,14 +198,14 @@ def test_plans_are_fine_tuned_and_compared_with_the_original_model(
     plans = ("--families", "leave_one_out", "--plan", "0 (1|2)*2 3")
     arguments = ("evaluate", model, *suite, *plans, "--seeds", "1", "--train", "head", "--epochs", "3")
     dry = layerwise(*arguments, "--dry-run")
-    assert "plans: 5, each active in fine-tuning and testing, compared with the original model" in dry.out
+    assert "plans: 5, each used in fine-tuning and testing, compared with the original model" in dry.out
     assert f"{(1 + 5) * 2} fine-tuning runs" in dry.out
     ended = layerwise(*arguments, "--run", tmp_path / "run")
     assert ended.code == 0, ended.err
     assert len(right) == 12
     assert {(settings.train, settings.epochs) for _, settings, _ in right} == {("head", 3)}
     assert {plan for *_, plan in right} == {None, "1-3", "0 2 3", "0 1 3", "0-2", "0 (1|2)*2 3"}
-    assert "glue under plans, active in fine-tuning and testing, tiny:" in ended.out
+    assert "glue under plans, used in fine-tuning and testing, tiny:" in ended.out
     assert "0 (1|2)*2 3 " in ended.out
     assert "0 (1|2)*2 3 of tiny" not in ended.out
     with Run.open(tmp_path / "run") as run:

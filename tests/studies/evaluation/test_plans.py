@@ -199,13 +199,13 @@ def test_the_limit_uses_most_of_the_minutes(clock: Clock, minutes: int, models: 
     assert 0.95 * USED * 60 * minutes < end <= USED * 60 * minutes
     assert clock.scored == [{"p0", "p1", "q0"}] * 2, "pairs of all suites are timed, and the first time warms up"
     assert f"pairs: {pairs:,} of 14,400" in text
-    assert f"same as --limit {limit}" in text
+    assert f"--limit {limit} selects the same pairs" in text
 
 
 def test_too_few_minutes_are_an_error_with_the_required_number(clock: Clock) -> None:
     clock.each = 1.0
     arguments: dict[str, Any] = {"models": 1, "began": 0.0, "options": ScoringOptions()}
-    with pytest.raises(OptionError, match=r"--minutes must be at least 2, got 1: one pair of each of 3"):
+    with pytest.raises(OptionError, match=r"--minutes must be at least 2, because one pair of each of 3"):
         choose_limit(1, clock.open, [suite([50, 50, 50])], **arguments)
     clock.now = 0.0
     limit, _ = choose_limit(2, clock.open, [suite([50, 50, 50])], **arguments)

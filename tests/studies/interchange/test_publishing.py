@@ -88,7 +88,7 @@ def test_a_search_provides_the_plan_and_its_controls(tmp_path: Path) -> None:
     [
         (SWEEP[1:2], "org/name", "did not measure the plan 0 2 3 .it measured 0-2.. Pass a search"),
         ([], "org/name", "it measured none"),
-        (SWEEP, "org/other", "measured org/other, not org/name"),
+        (SWEEP, "org/other", "must be of the saved model, org/name, got org/other"),
     ],
 )
 def test_evidence_without_the_plan_is_rejected(tmp_path: Path, scores: list[Score], model: str, reason: str) -> None:

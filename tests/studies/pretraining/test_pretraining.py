@@ -104,7 +104,7 @@ def test_mixed_splits_are_rejected(tmp_path: Path) -> None:
         (("--epochs", "2", "--steps", "2"), "Pass one of them"),
         (("--steps", "2", "--batch-size", "6"), "must be a multiple of 4"),
         (("--variants", ","), "Pass at least one variant as --variants"),
-        (("--variants", "ltg-zero"), "'ltg-zero' requires a variant with layer weights"),
+        (("--variants", "ltg-zero"), "the suffixes of 'ltg-zero' require a variant with layer weights"),
         (("--tokenizer", "x", "--vocabulary", "300"), "--vocabulary and --tokenizer cannot be combined"),
         (("--batch-size", "4096"), "--batch-size must be at most"),
     ],

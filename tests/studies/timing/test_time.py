@@ -98,9 +98,9 @@ def test_times_of_another_machine_are_rejected(
 
 
 def test_invalid_plans_are_rejected(model: Path, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"^Pass at least one plan as plans, for example"):
+    with pytest.raises(OptionError, match=r"^at least one plan is required. Pass it as plans, for example"):
         package.time("demo")
-    assert "Pass at least one plan as --plan, for example" in refused("time", "demo")
+    assert "at least one plan is required. Pass it as --plan, for example" in refused("time", "demo")
     assert "visits layer 4, but the model has 4 layers" in refused(
         "time", model, "--plan", "0-7", "--run", tmp_path / "run"
     )

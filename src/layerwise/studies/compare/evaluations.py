@@ -1,4 +1,4 @@
-"""Compare evaluations of lm-eval from their files, without torch or lm-eval."""
+"""Compare lm-eval evaluations, given their result files. This module imports neither torch nor lm-eval."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from layerwise.results import Note
 from layerwise.results.evaluations import EvaluationLog, disagreements, match
 from layerwise.results.vocabulary import EVALUATED
 
-MARGIN = 0.01  # smallest difference that counts, unless a tolerated loss is given
+MARGIN = 0.01  # smallest difference that matters, unless --fail-if-worse is given
 
 
 def compare_evaluations(locations: Sequence[str], tolerated: float | None = None) -> ReportData:
-    """Return the rows that compare the evaluations at `locations` with the first.
+    """Return the rows that compare each evaluation with the first one.
 
     Raises:
-        RunError: For fewer than two locations, for other files, and if the questions differ.
+        RunError: If there are fewer than two evaluations, if a file is not one, or if their documents differ.
     """
     logs = [EvaluationLog.read(location) for location in locations]
     if len(logs) < 2:
-        raise RunError(f"A comparison requires two evaluations, got only {locations[0]}. Run layerwise compare A B.")
+        raise RunError(f"a comparison requires two evaluations, got only {locations[0]}. Run layerwise compare A B.")
     titles = [log.title for log in logs]
     baseline, *others = names = [log.title if titles.count(log.title) == 1 else log.location for log in logs]
     notes: list[str] = []
@@ -33,8 +33,8 @@ def compare_evaluations(locations: Sequence[str], tolerated: float | None = None
     pairs = [pair for variant, log in each for pair in _read_pairs(baseline, logs[0], variant, log, notes)]
     if not pairs:
         raise RunError(
-            f"Nothing can be compared: {'; '.join(notes)}. Evaluate both on a task whose scores lm-eval averages over "
-            "documents."
+            f"the evaluations have no score in common that can be compared: {'; '.join(notes)}. Evaluate all models on "
+            "a task whose scores lm-eval averages over documents."
         )
     margin = tolerated or MARGIN
     manifest = {
@@ -58,7 +58,7 @@ def _read_pairs(
         again = [*earlier, *([second] if before.model == after.model else [])]
         if differing := max((disagreements(first, each) for each in again), default=0):
             share = f"{differing:,} of {len(first.documents):,} documents of {task}"
-            notes.append(f"warning: two runs of {against} disagree on {share}")
+            notes.append(f"warning: two evaluations of {against} disagree on {share}")
         matched = match(f"{task} in {before.location} and {after.location}", first, second)
         for (metric, filtered), both in matched.items():
             stated = (log.stated.get((metric, filtered), math.nan) for log in (first, second))

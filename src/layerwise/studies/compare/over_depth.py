@@ -1,7 +1,7 @@
-"""Curves and the importance of single layers of several models, over percent of depth.
+"""Curves of several models, and the importance of their layers, over percent of depth.
 
-A strategy is at affected / depth (figure 12 of the Painters), layer l of L at 100 l / (L - 1). Values are rows or means
-over the plans of one size, without interpolation or smoothing.
+A plan that changes n of L layers is at 100 n / L (as in figure 12 of "Transformer Layers as Painters"), and layer l is
+at 100 l / (L - 1). Values are not interpolated or smoothed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_CURVES = 8
 """Maximum number of strategies of a family that are drawn as curves."""
 HALF = 50.0
 CHANGES = {DROPPED: ("leave_one_out", "skip", 0.0), SWAPPED: ("swap_adjacent", "swap", 0.5)}
-"""Family, strategy, and offset from the layer of changes of single layers."""
+"""Family and strategy of plans that change a single layer, and the position of the change relative to the layer."""
 
 
 def name_quantity(row: Score) -> str:
@@ -48,7 +48,7 @@ def name_quantity(row: Score) -> str:
 
 
 def format_strategy(row: Score) -> str:
-    """Return the strategy of a row, with its family unless it is one of the Painters.
+    """Return the strategy of a row, and its family unless it is the published one ("painters").
 
     >>> format_strategy(Score(vocab.CURVE, vocab.DELTA, 0.1, family="every_window", strategy="skip"))
     'skip (every window)'
@@ -113,7 +113,7 @@ def _compute_score_curves(
 
 
 def list_layer_effects(runs: Runs) -> Iterator[Score]:
-    """Return the cost of skipping each layer and of swapping neighbors (at their midpoint), in nats/token."""
+    """Yield the loss increase in nats/token of skipping each layer, and of swapping each layer with the next."""
     ablated = (task for run in runs.values() for task in _list_ablated(run).axis("task"))
     tasks = tuple(dict.fromkeys((*_list_tasks(runs), *ablated)))
     changed = {(name, done): read_single_changes(run, done) for name, run in runs.items() for done in CHANGES}

@@ -1,9 +1,11 @@
-"""Published findings over several models, and whether their curves coincide.
+"""Judge published findings over several models, and whether the curves of the models coincide.
 
-"Every model" is an intersection-union test at the level of one run; "any model" and "does not hold" use Holm's
-correction. Curves are compared over percent of depth, scaled from 0 (original model) to 1 (chance). They coincide if
-the interval of their difference is inside +-`MARGIN` at all points, and differ if it is outside at some point,
-corrected over points (Bonferroni) and pairs (Holm). Otherwise, or if neither loses `MIN_LOST`, they are inconclusive.
+A finding holds in every model if it holds in each one without correction (intersection-union test). "In any model" and
+"does not hold" use Holm's correction over models.
+
+Curves are compared over percent of depth, on a scale from 0 (original model) to 1 (chance). Two curves coincide if the
+interval of their difference is inside +-`MARGIN` at all points. They differ if it is outside at some point, corrected
+over points (Bonferroni) and pairs (Holm). Otherwise, or if both stay below `MIN_LOST`, the comparison is inconclusive.
 """
 
 from __future__ import annotations
@@ -36,11 +38,11 @@ CURVES_OPEN: Coincidence = "inconclusive"
 MARGIN = 0.05
 
 MIN_LOST = 0.2
-"""Curves that stay closer to the original model would coincide within the margin in any case."""
+"""Minimum share that a curve must reach, because curves close to the original model would always coincide."""
 
 MIN_POINTS = 2
 Shares = Mapping[float, Estimate]
-"""Share of the scale that is lost, by percent of the depth."""
+"""Performance lost, as a share of the distance from the original model to chance, by percent of the depth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Pair:
 
 
 def compare_curves(data: ReportData) -> Iterator[Score]:
-    """Yield a row for all pairs of models with curves of a strategy, then one for each pair, corrected over pairs."""
+    """Yield for each strategy the verdict on all pairs of models, then that on each pair, corrected over pairs."""
     rows = data.rows.where(task=vocab.ALL)
     for scaled in (
         rows.where(measure=vocab.CURVE, metric=vocab.DELTA),
@@ -119,7 +121,7 @@ def _judge_pairs(about: Score, pairs: Sequence[Pair]) -> Iterator[Score]:
 
 
 def compute_shares_lost(run: ReportData, rows: Rows) -> Shares:
-    """Return the share of the scale that is lost at each point; empty if the original model does not beat chance."""
+    """Return the performance lost at each point of a curve; empty if the original model is no better than chance."""
     spans = {row.percent: bounds for row in rows if row.percent is not None and (bounds := Estimate.read_bounded(row))}
     if rows[0].measure == vocab.SCORE_CURVE:
         return {percent: Estimate(1 - each.value, 1 - each.high, 1 - each.low) for percent, each in spans.items()}
@@ -149,7 +151,6 @@ def subtract_curves(first: Shares, second: Shares) -> Shares:
 
 
 def _interpolate(curve: Shares, percent: float) -> Estimate:
-    """Interpolate the curve and its interval linearly."""
     percents = sorted(curve)
     ends = ([getattr(curve[at], end) for at in percents] for end in ("value", "low", "high"))
     value, low, high = (float(np.interp(percent, percents, each)) for each in ends)
@@ -164,16 +165,16 @@ MIN_MODELS = 2
 Key = TypeVar("Key")
 Outcome = TypeVar("Outcome")
 VerdictAt = Callable[[int], Verdict]
-"""From a number of comparisons to the verdict of a model with intervals widened for them."""
+"""Returns the verdict on a model, given the number of comparisons that its intervals are corrected for."""
 
 
 def identify_model(name: str, run: ReportData) -> str:
-    """Return the identity of a model: its weights, or its name if the run has no weight hash."""
+    """Return the hash of the model's weights, or its name if the run has no hash."""
     return str(run.manifest.get("weight_hash") or run.manifest.get("model") or name)
 
 
 def judge_over_models(runs: Mapping[str, ReportData]) -> Iterator[Score]:
-    """Yield the verdicts on every published finding, for each run and over models (runs of one model must agree)."""
+    """Yield the verdicts on every published finding, for each run and over models. Runs of one model must agree."""
     by_question = {finding.question: finding for run in runs.values() for finding in judge_published(run)}
     for paper, findings in group_by_paper(list(by_question.values())).items():
         for finding in findings:
@@ -244,7 +245,7 @@ def widen_data(data: ReportData, comparisons: int) -> ReportData:
 
 
 def compute_widening(comparisons: int) -> float:
-    """Return the factor that widens a 95 % Student interval so that several hold simultaneously (Bonferroni).
+    """Return the factor that widens a 95 % Student t interval, so that all intervals hold together (Bonferroni).
 
     >>> round(compute_widening(1), 3), round(compute_widening(3), 3), round(compute_widening(10), 3)
     (1.0, 1.323, 1.704)

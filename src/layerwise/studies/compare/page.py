@@ -1,4 +1,4 @@
-"""The page of a comparison of several models, over relative depth."""
+"""The page of `layerwise compare` for runs of several models."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ VERDICTS = {
     IT_HOLDS_NOT: "contradicted",
 }
 SAME: dict[str, str] = {COINCIDE: "supported", DIFFER: "contradicted", CURVES_OPEN: "inconclusive"}
-"""Badge of each word."""
+"""Badge of each verdict on a pair of curves."""
 CHANGES = {"leave_one_out": "Skip one layer", "swap_adjacent": "Swap a layer with the next"}
 ZONE = "zone"
 
@@ -89,7 +89,7 @@ def list_missing(data: ReportData) -> Iterator[str]:
 
 
 def list_claims(data: ReportData) -> Rows:
-    """Return the verdicts on measured findings, starting with the paper that has the most."""
+    """Return the verdicts on measured findings, starting with the paper that has the most findings."""
     rows = data.rows.where(measure=CLAIM)
     measured = {row.claim: row.paper for row in rows.where(variant=PRESENT) if row.metric != Verdict.NOT_MEASURED}
     most = Counter(measured.values())
@@ -164,7 +164,7 @@ def list_curves(data: ReportData) -> Iterator[Score]:
 
 
 def list_coincidences(data: ReportData) -> Iterator[Score]:
-    """Yield the verdicts on pairs of curves, and on all pairs."""
+    """Yield the verdicts on each pair of curves, and on all pairs together."""
     for row in data.rows.where(measure=COINCIDENCE):
         what = "loss" if row.task == vocabulary.ALL else f"{row.task} of the benchmarks"
         models = f"{row.variant} – {row.against}" if row.variant else "all"

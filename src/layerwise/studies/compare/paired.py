@@ -1,4 +1,4 @@
-"""The page of evaluations of lm-eval: differences from the first model on the same documents."""
+"""The page of `layerwise compare` for lm-eval evaluations: differences from the first model on the same documents."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def name_row(rows: Rows) -> str:
 
 
 def list_findings(data: ReportData) -> Iterator[str]:
-    """State whether any score is shown to be worse than tolerated, then other differences, then inconclusive scores."""
+    """State whether a score is shown to be worse than tolerated, then list the other differences."""
     rows, losses = (data.rows.where(measure=each) for each in (vocab.PAIRED, vocab.TOLERANCE))
     exceeded, unsettled = (losses.where(verdict=each) for each in (vocab.EXCEEDED, vocab.INCONCLUSIVE))
     if exceeded:
@@ -49,7 +49,7 @@ def list_findings(data: ReportData) -> Iterator[str]:
         if own := rows.where(verdict=decision):
             yield f"Shown to be {decision}: {name_row(own)}."
     if unsettled and not exceeded:
-        yield f"Inconclusive, so it may be worse by more than tolerated: {name_row(unsettled)}."
+        yield f"Inconclusive, so these may be worse by more than tolerated: {name_row(unsettled)}."
     yield from (note.text for note in data.notes)
 
 

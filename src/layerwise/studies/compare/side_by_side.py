@@ -1,4 +1,4 @@
-"""Combine several runs of one kind for comparison; texts, numbers of tokens and plans may differ."""
+"""Combine runs of the same command for comparison. Their texts, numbers of tokens and plans may differ."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from layerwise.studies.compare.over_depth import compute_curves, list_layer_effe
 from layerwise.studies.compare.over_models import compare_curves, judge_over_models
 
 COMPARABLE = {"sweep": "layerwise sweep", "diagnosis": "layerwise diagnose"}
-"""Kinds of run that can be compared, with their commands."""
+"""Kinds of run that can be compared, and their commands."""
 FEWEST = 2
 
 
 def compare_side_by_side(folders: Sequence[tuple[str, ReportData]]) -> ReportData:
-    """Return the rows of a comparison of run directories, with the name of the model as `variant`.
+    """Return the rows that compare run directories; `variant` is the name of the model.
 
     Raises:
-        RunError: If they cannot be compared.
+        RunError: If the runs cannot be compared.
     """
     if len(folders) < FEWEST:
         given = "none" if not folders else f"only {folders[0][0]}"
-        raise RunError(f"A comparison requires two runs or more, got {given}. Run layerwise compare RUN RUN ...")
+        raise RunError(f"a comparison requires at least two runs, got {given}. Run layerwise compare RUN RUN ...")
     _reject_same_run(folders)
     (first, kind), *others = ((folder, _find_kind(folder, run)) for folder, run in folders)
     for folder, other in others:
         if other != kind:
             raise RunError(
-                f"All runs must be of one kind, but {first} is a {kind} and {folder} is a {other}. Compare sweeps with"
-                " sweeps and diagnoses with diagnoses."
+                f"all runs must be of the same kind, but {first} is a {kind} and {folder} is a {other}. Compare sweeps "
+                "with sweeps, and diagnoses with diagnoses."
             )
     named = dict(zip(_list_names(folders), folders, strict=True))
     runs = {name: run for name, (_, run) in named.items()}

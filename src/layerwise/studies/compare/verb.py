@@ -24,7 +24,7 @@ COMPARISON_PAGE = Path("compare.html")
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResult(Reported):
-    """A comparison of run directories or evaluations, which are read on every access."""
+    """A comparison of run directories or evaluations; their files are read on every access."""
 
     folders: tuple[str, ...]
     fail_if_worse: float | None = None
@@ -45,7 +45,7 @@ class ComparisonResult(Reported):
         from layerwise.studies.compare.side_by_side import compare_side_by_side
 
         if self.fail_if_worse is not None:
-            raise RunError("--fail-if-worse requires evaluations, got runs. Pass RUN/lm_eval/PLAN of each run.")
+            raise RunError("--fail-if-worse requires evaluations, got runs. Pass the RUN/lm_eval/PLAN of each run.")
         read = []
         for folder in self.folders:
             with Run.open(folder) as run:
@@ -62,7 +62,7 @@ class ComparisonResult(Reported):
 
     @property
     def claims(self) -> list[Score]:
-        """Return the published findings, with verdicts in each model, in every model and in any model."""
+        """The verdicts on published findings: for each model, in every model, and in any model."""
         return list(self.data.rows.where(measure=vocab.CLAIM))
 
     @property
@@ -98,10 +98,10 @@ def compare(
         reporter: Where the tables go (default: the terminal or the notebook).
 
     Returns:
-        The rows of the comparison; with `fail_if_worse`, rows of `tolerance` say whether this is shown.
+        The rows of the comparison. With `fail_if_worse`, rows of measure `tolerance` have the verdict.
 
     Raises:
-        RunError: For fewer than two runs, for the same run twice, and for runs that cannot be compared.
+        RunError: If there are fewer than two runs, if one is given twice, or if they cannot be compared.
 
     Example:
         >>> layerwise.compare(("runs/a", "runs/b")).table()  # doctest: +SKIP
@@ -109,7 +109,7 @@ def compare(
     resolved = [Path(folder).resolve() for folder in runs]
     for number, folder in enumerate(resolved):
         if folder in resolved[:number]:
-            raise RunError(f"Each run must be passed once, got {runs[number]} twice.")
+            raise RunError(f"each run must be given only once, got {runs[number]} twice.")
     from layerwise import page as pages
     from layerwise.runner.summary import summary
 

@@ -1,8 +1,13 @@
-"""Attribute the decisions of models fine-tuned on mixed signals to words (suite `attribution`).
+"""Attribute the decisions of fine-tuned models to words (suite `attribution`).
 
-Rows of measure `attribution`, per model and variant: `linguistic` and `surface` (attribution share of the feature's
-words; against `TOKENS` their token shares), `preference` (their difference minus that of the token shares) and `gap`
-(the largest completeness error); against `SHUFFLED` the same for shuffled labels.
+In training, a linguistic and a surface feature predict the label equally well. Rows of measure `attribution`, per model
+and variant:
+
+    linguistic, surface   attribution share of the words of a feature; against `TOKENS`: their share of the tokens
+    preference            linguistic minus surface, each minus its share of the tokens
+    gap                   largest completeness error of the attributions
+
+Rows against `SHUFFLED` have the same values after fine-tuning on shuffled labels.
 """
 
 from __future__ import annotations
@@ -26,12 +31,12 @@ from layerwise.studies.evaluate.finetuned_tasks import FineTunedModel, Progress,
 from layerwise.train.fine_tuning import FineTuningConfig
 
 TASK = "ambiguous main_verb_relative_position"
-"""Task whose linguistic feature is carried by `VERBS`, and whose surface feature by `ARTICLES`."""
+"""The task: `VERBS` are the words of its linguistic feature, `ARTICLES` those of its surface feature."""
 
 VERBS, ARTICLES = frozenset(TABLES["words"]["msgs"]["verb"]), frozenset({"the", "a"})
 
 SENTENCES = 64
-"""Number of attributed sentences per model; intervals of a variant are over its seeds."""
+"""Number of attributed sentences per model."""
 
 
 def attribute(
@@ -42,7 +47,7 @@ def attribute(
     progress: Progress,
     device: str,
 ) -> None:
-    """Fine-tune every model on true and on shuffled labels, and store the attribution shares."""
+    """Fine-tune every model on the true and on shuffled labels, and store the attribution shares."""
     task = generate_mixed_signals()[TASK]
     rates = ", ".join(f"{rate:g}" for rate in settings.learning_rates)
     note = (
@@ -98,7 +103,7 @@ def add_variant_means(rows: Sequence[Score]) -> list[Score]:
 
 
 def shuffle_labels(task: ClassificationTask) -> ClassificationTask:
-    """Return the task with permuted labels of training and selection sentences; the test set is unchanged."""
+    """Permute the labels of training and selection sentences; the test set is unchanged."""
     return replace(
         task,
         name=f"{task.name} shuffled",

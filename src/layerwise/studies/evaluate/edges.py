@@ -1,4 +1,7 @@
-"""Minimal pairs without some edges of learned layer weights, compared with the original model."""
+"""Score minimal pairs after some edges of learned layer weights are removed, compared with the original model.
+
+An edge is the weight with which a layer reads an earlier state.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,9 @@ from layerwise.runner.minimal_pairs import EvaluatedModel, ScoringOptions, descr
 from layerwise.studies.evaluate.subjects import Subjects
 from layerwise.train import layer_mixing
 
-ORIGIN = "Train them with `layerwise train robust wiring-identity --model MODEL`, or pass an ELC-BERT other than ltg."
+ORIGIN = (
+    "Pass a model trained with `layerwise train robust wiring-identity --model MODEL`, or an ELC-BERT other than ltg."
+)
 
 
 def find_weighted(subjects: Subjects, suites: Sequence[PairSet]) -> tuple[str, ...]:
@@ -36,8 +41,8 @@ def find_weighted(subjects: Subjects, suites: Sequence[PairSet]) -> tuple[str, .
         name, count = Counter(pair.phenomenon for pair in each.pairs).most_common()[-1]
         if count < MIN_UNITS:
             raise DataError(
-                f"--without-edges requires {MIN_UNITS} pairs of each phenomenon, got {count} of {name} in "
-                f"{each.suite}. Raise --limit, or remove the suite."
+                f"--without-edges requires {MIN_UNITS} pairs of each phenomenon, but {each.suite} has {count} of "
+                f"{name}. Raise --limit, or remove the suite."
             )
     if subjects.stack is None:
         labels = [label for label, model in subjects.models.items() if has_layer_weights(Path(model.location))]
@@ -56,7 +61,7 @@ def has_layer_weights(folder: Path) -> bool:
 
 
 def find_wiring(model: nn.Module) -> EdgeModel | None:
-    """Return the learned layer weights of an opened model, or None."""
+    """Return the learned layer weights of a model, or None if it has none."""
     if isinstance(model, ElcPreTrainedModel):
         return ElcWiring(model) if model.base_model.readers() else None
     return layer_mixing.of(model)
@@ -72,7 +77,7 @@ def evaluate_without_edges(
     seed: int,
     progress: Callable[[str, float], None],
 ) -> None:
-    """Evaluate every model on every suite without the edges of each cut, unless stored rows have the same settings."""
+    """Evaluate every model on every suite without the edges of each cut; reuse rows stored with the same settings."""
     for pairs in suites:
         note = f"{pairs.suite}: seed {seed}, {describe_setting(pairs, options)}"
         notes = [each.text for each in run.store.notes(EDGES)]

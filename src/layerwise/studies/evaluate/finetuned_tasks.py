@@ -1,12 +1,14 @@
 """Fine-tune models on tasks, also under plans, and compare them with chance.
 
-    variant, seed, tuning_seed    one fine-tuning run of one pretrained model; the interval is over test examples
-    variant, seed                 one pretrained model: the mean over its fine-tuning runs; Student's interval over them
-    variant                       one variant: the mean over its pretrained models; Student's interval over those
+The columns that a row has tell what it is about:
 
-The mean of a single member has that member's interval. `CHANCE` is the score of the most common training label. Rows
-under a plan have a `plan` (Sun et al. 2024, "Transformer Layers as Painters", appendix A.9); those of task "all" have
-the `mean` over a suite and, scaled from chance to the original model (condition `NORMALIZED`), `mean` and `median`.
+    variant, seed, tuning_seed    one fine-tuning run of a pretrained model; the interval is over test examples
+    variant, seed                 a pretrained model: mean and Student t interval over its fine-tuning runs
+    variant                       a variant: mean and Student t interval over its pretrained models
+
+If there is only one run (or model), its interval is used. `CHANCE` is the score of the most common training label. Rows
+of plans have a `plan` (Sun et al. 2024, "Transformer Layers as Painters", appendix A.9). Rows of task "all" have the
+`mean` over a suite, and (condition `NORMALIZED`) `mean` and `median` on a scale from chance to the original model.
 """
 
 from __future__ import annotations
@@ -48,9 +50,9 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class FineTunedModel:
-    """Model to fine-tune; the first of `members`, if any, is the identity plan.
+    """A model to fine-tune, also under the plans of `members` (of which the first is the identity plan).
 
-    `variant` names its training variant. Weights whose names end in one of `frozen` are not trained.
+    `variant` is its training variant. Weights whose names end in one of `frozen` are not trained.
     """
 
     variant: str
@@ -80,7 +82,7 @@ def run_task(
     progress: Progress,
     device: str,
 ) -> list[Score]:
-    """Fine-tune every model on a task under a plan with `seeds` seeds; store and return the rows."""
+    """Fine-tune every model on a task with `seeds` seeds, if given under a plan; store and return the rows."""
     rows: list[list[list[Score]]] = []
     curves: list[Score] = []
     for model in models:
@@ -117,9 +119,12 @@ def fine_tune_model(
     device: str,
     inspect_model: Inspection | None = None,
 ) -> tuple[ClassificationTask, FineTuningResult]:
-    """Return the task limited by the settings, and the answers of the model, which are stored in `keep`.
+    """Fine-tune a model, or read the stored result in the folder `keep`.
 
-    If they are not read from there, `inspect_model` is called with the fine-tuned model.
+    `inspect_model` is called with the fine-tuned model, but not if the result was stored.
+
+    Returns:
+        The task with as many examples as the settings allow, and the result.
     """
     settings = replace(settings_for(task, settings), frozen=model.frozen)
     task = task.limited(settings.training_limit, settings.test_limit)
@@ -219,16 +224,16 @@ def check_one_depth(models: Sequence[FineTunedModel]) -> None:
     if len(depths) > 1:
         shown = ", ".join(f"{label} has {depth} layers" for depth, label in sorted(depths.items()))
         raise DataError(
-            f"plans require models of one depth, got different ones ({shown}). Evaluate each model separately."
+            f"plans require models with the same number of layers, but {shown}. Evaluate each model separately."
         )
 
 
 def store_summary(
     models: Sequence[FineTunedModel], tasks: Sequence[ClassificationTask], run: Run, *, seeds: int
 ) -> None:
-    """Store the means over the `tasks` of a suite, and their scale from chance to the original model.
+    """Store the means over the tasks of a suite, also on a scale from chance (0) to the original model (1).
 
-    Models that were fine-tuned on only some of the tasks are skipped.
+    Models that were fine-tuned on only some of the tasks are omitted.
     """
     measure = tasks[0].measure
     stored = Rows(run.store.scores(measure)).where(condition=None)

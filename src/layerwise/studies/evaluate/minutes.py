@@ -1,8 +1,8 @@
-"""Choose the number of pairs per paradigm that fits the given minutes, from one timed batch.
+"""Choose how many minimal pairs of each paradigm to score in the given minutes, by timing one batch.
 
     seconds(limit) = models * seconds per pair * sum over paradigms of min(limit, number of its pairs)
 
-The number is stored as a row of the run, so that a repeated command scores the same pairs.
+The limit is stored in the run, so that a repeated command scores the same pairs.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from layerwise.runner.text_length import USED
 from layerwise.studies.evaluate.subjects import Subjects, SuiteChoice
 
 ABOUT_RUN, PAIRS = "run", "pairs_a_paradigm"
-"""Measure and metric of the row with the number of scored pairs per paradigm."""
+"""Measure and metric of the row that stores the number of pairs per paradigm."""
 
 BATCH = 32
-"""Number of timed pairs, spread over the suites."""
+"""Number of pairs that are timed, spread over the suites."""
 
 
 def limit_pairs(
@@ -44,7 +44,7 @@ def limit_pairs(
     *,
     overwrite: bool,
 ) -> SuiteChoice:
-    """Keep as many pairs per paradigm as fit the minutes since `began`, and report the minimum detectable effect."""
+    """Limit the pairs per paradigm to what fits in `minutes` after `began`; log the minimum detectable effect."""
     part = f"--minutes {minutes:g}"
     about = Rows(study.run.store.scores(ABOUT_RUN))
     recorded = about.value(metric=PAIRS, part=part)
@@ -78,7 +78,7 @@ def choose_limit(
     began: float,
     options: ScoringOptions,
 ) -> tuple[int, str]:
-    """Return the number of pairs per paradigm for `minutes` since `began` (`time.monotonic`), and a sentence on it."""
+    """Return the number of pairs per paradigm that fit in `minutes` after `began`, and a sentence about it."""
     start = time.monotonic()
     opened = scorer()
     opening = time.monotonic() - start
@@ -94,17 +94,17 @@ def choose_limit(
     if limit < 1:
         needed = before + per_pair * len(sizes)
         raise OptionError(
-            f"--minutes must be at least {int(needed / 60 / USED) + 1}, got {minutes:g}: one pair of each of "
-            f"{len(sizes):,} paradigms takes about {format_duration(needed)}. Pass more minutes, or fewer suites."
+            f"--minutes must be at least {int(needed / 60 / USED) + 1}, because one pair of each of {len(sizes):,} "
+            f"paradigms takes about {format_duration(needed)}, got {minutes:g}. Pass more minutes, or fewer suites."
         )
     return limit, (
         f"pairs: {scored[limit]:,} of {sum(sizes):,}, for about {format_duration(scored[limit] * per_pair)} "
-        f"(--minutes {minutes:g}); same as --limit {limit}"
+        f"(--minutes {minutes:g}); --limit {limit} selects the same pairs"
     )
 
 
 def describe_resolution(suites: Sequence[PairSet]) -> Iterator[str]:
-    """Yield the minimum detectable effect of each suite at 80 % power: (t(0.975) + t(0.8)) * 0.5 / sqrt(pairs)."""
+    """Describe the minimum detectable effect of each suite (80 % power): (t(0.975) + t(0.8)) * 0.5 / sqrt(pairs)."""
     for each in suites:
         count = len(each.pairs)
         if count > 1:

@@ -1,4 +1,4 @@
-"""Page of an evaluation: minimal pairs, fine-tuned tasks, and fine-tuning under plans."""
+"""The page of `layerwise evaluate`: minimal pairs, fine-tuned tasks, and fine-tuning under plans."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from layerwise.results.vocabulary import (
 )
 
 PLANS = "fine_tuned_plans"
-"""Anchor of the section, and measure of the notes on plans that a model cannot run."""
+"""Anchor of the section on plans, and measure of the notes on plans that a model cannot run."""
 SIGN = "On ambiguous tasks, +1 means generalization by structure, −1 by surface features, 0 by neither."
 REMARKS = {
     MSGS: SIGN,
@@ -68,7 +68,7 @@ PER_CENT = Format(scale=100.0)
 ORIGINAL = "original model"
 
 View = tuple[str, str, str | None]
-"""A task, one of its metrics, and the scale: None or `NORMALIZED`."""
+"""A task, one of its metrics, and the scale, which is None or `NORMALIZED`."""
 
 
 def derive_pairs(data: ReportData) -> Iterator[Score]:
@@ -124,7 +124,7 @@ def list_families(data: ReportData) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class FineTuneResults:
-    """Scores of one variant on one suite under plans."""
+    """The scores of one variant on one suite after fine-tuning under plans."""
 
     suite: str
     variant: str
@@ -147,7 +147,7 @@ class FineTuneResults:
     @property
     def columns(self) -> tuple[View, ...]:
         planned = self.rows.where(plan=PRESENT, against=None)
-        # In a resumed evaluation, scores relative to chance can precede the others.
+        # In a resumed evaluation, scores on the normalized scale can come first.
         mains = {row.task: row.metric for row in reversed(planned.where(condition=None))}
         tasks = [task for task in planned.axis("task") if task != ALL and task in mains]
         views: list[View] = [(task, mains[task], None) for task in tasks]
@@ -162,7 +162,7 @@ class FineTuneResults:
         return (*over, *tasks, *(view for view in scaled if self.has(view)))
 
     def score(self, plan: str | None, view: View) -> Score | None:
-        """Return the score under a plan; on the normalized scale the original model is 1 by definition."""
+        """Return the score under a plan. On the normalized scale, the original model is 1 by definition."""
         task, metric, condition = view
         rows = self.rows.where(task=task, metric=metric, condition=condition, against=None)
         if plan is not None and plan != self.identity:

@@ -1,4 +1,4 @@
-"""Page of a probe of hidden states: how well surface and linguistic features can be read, compared with nulls."""
+"""The page of probes, which predict linguistic and surface features from hidden states, compared with baselines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POINTS = PERCENT.replace(unit=" points", signed=True)
 
 
 def derive_states(data: ReportData) -> Iterator[Score]:
-    """Yield the accuracy of every model by state, averaged over its seeds, and of nulls averaged over all models."""
+    """Yield the accuracy by hidden state of every model, averaged over its seeds, and of the baselines."""
     run = data.rows.where(measure=PROBING, metric="accuracy")
     for against in (None, *NULLS):
         compared = run.where(against=against)

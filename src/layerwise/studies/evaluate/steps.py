@@ -1,4 +1,4 @@
-"""Steps of an evaluation: descriptions, fine-tuning with its conditions, and tables for the terminal."""
+"""The steps of `layerwise evaluate`: describe the work, fine-tune the models, and format the results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ REWIRED = "rewired"
 
 
 def plan_models(subjects: Subjects, choice: PlanChoice) -> tuple[tuple[FineTunedModel, ...], tuple[str, ...]]:
-    """Return the models with the plans that each can run, and notes on skipped plans."""
+    """Return the models, each with the plans that it can run, and notes on the other plans."""
     if not choice.describe():
         return tuple(subjects.models.values()), ()
     planned: list[FineTunedModel] = []
@@ -73,8 +73,8 @@ def describe_scoring(
         passes = 1 + len(cuts) * (1 + DRAWS)
         sentences = 2 * len(weighted) * passes * sum(len(each.pairs) for each in selection.pairs)
         yield (
-            f"without edges: {len(cuts)} conditions of {len(weighted)} models, each with {DRAWS} random cuts: at most "
-            f"{sentences:,} additional sentences"
+            f"without edges: {len(cuts)} conditions for {len(weighted)} models, each compared with {DRAWS} random "
+            f"ones; at most {sentences:,} additional sentences"
         )
 
 
@@ -91,7 +91,7 @@ def describe_tuning(
         yield f"fine-tuned tasks: {', '.join(task.name for task in selection.tasks)}"
     plans = [len(model.plans) for model in models]
     if any(plans):
-        yield f"plans: {max(plans):,}, each active in fine-tuning and testing, compared with the original model"
+        yield f"plans: {max(plans):,}, each used in fine-tuning and testing, compared with the original model"
     for note in skipped:
         yield f"note: {note}"
     scored = 2 * len(models) * sum(len(each.pairs) for each in selection.pairs)
@@ -126,10 +126,10 @@ def fine_tune_models(
     device: str,
     layer_weights: Collection[str],
 ) -> None:
-    """Run the missing fine-tuning runs, and store scores, summaries and the BabyLM aggregate.
+    """Do the missing fine-tuning runs, and store scores, summaries and the BabyLM aggregate.
 
-    With `layer_weights`, `elc` models are also fine-tuned with their weights `held`, and `ltg` models with weights
-    `added`.
+    If `layer_weights` contains `held`, `elc` models are also fine-tuned with their layer weights frozen; if it contains
+    `added`, `ltg` models are also fine-tuned with new layer weights.
     """
     run, progress = study.run, study.reporter.progress
     trained = list(_with_weight_conditions(models, layer_weights, run.folder))
@@ -145,7 +145,7 @@ def fine_tune_models(
             for plan in dict.fromkeys(plan for model in models for plan in model.plans):
                 planned = [model for model in models if plan in model.plans]
                 run_task(planned, task, settings, run, plan=plan, **common)
-            # Keep the summary of finished tasks up to date for pages written early.
+            # An interrupted evaluation has a page, too, so the summary must cover the finished tasks.
             if task in glue:
                 store_summary(models, glue[: glue.index(task) + 1], run, seeds=seeds)
     elif glue:
@@ -183,7 +183,7 @@ def _task_tables(run: Run) -> Iterator[str]:
     data = ReportData({}, tuple(run.store.plans()), tuple(run.store.scores()))
     titled = [(f"{title}, fine-tuned", table) for title, table in TASK_TABLE.tables(data)]
     for each in FineTuneResults.list_all(data):
-        head = f"{each.suite} under plans, active in fine-tuning and testing, {each.variant}"
+        head = f"{each.suite} under plans, used in fine-tuning and testing, {each.variant}"
         titled.append((head, plan_table(data, each.suite, each.variant)))
     for head, table in titled:
         yield "\n".join([f"{head}:", *(f"  {line}" for line in table.lines())])

@@ -1,4 +1,4 @@
-"""Models and suites of an evaluation."""
+"""The models and suites of `layerwise evaluate`."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def read_pair_sets(
 def read_fine_tuned_tasks(
     suites: Sequence[str], folder: Path | None, names: Sequence[str], seed: int
 ) -> tuple[ClassificationTask, ...]:
-    """Read the named (default: all) tasks to fine-tune on."""
+    """Read the tasks `names` (default: all) of the suites that models are fine-tuned on."""
     tasks: list[ClassificationTask] = []
     folder = folder or Path()
     if "glue" in suites:
@@ -96,15 +96,15 @@ def read_fine_tuned_tasks(
 
 
 FAMILY = "evaluation"
-"""Family in the manifest of a run for a single model."""
+"""Family in the manifest of an evaluation of a single model."""
 
 HELD = (".scalars",)
-"""Suffix of the parameters that are layer weights."""
+"""Suffixes of the names of parameters that are layer weights."""
 
 
 @dataclass(frozen=True)
 class Subjects:
-    """Models by label, `VARIANT/SEED`; those of the run `folder` are opened one by one, a single one is `stack`."""
+    """The evaluated models by label (VARIANT/SEED): all trained models of the run `folder`, or the single `stack`."""
 
     models: Mapping[str, FineTunedModel]
     manifest: Manifest
@@ -116,11 +116,10 @@ class Subjects:
         return self.stack or _open_trained(Path(self.models[label].location), self.loading)
 
     def open(self, label: str) -> Opened:
-        """Open a model with its tokenizer."""
         return _with_tokenizer(self.open_stack(label))
 
     def list_models(self, labels: tuple[str, ...] = ()) -> list[EvaluatedModel]:
-        """Return the models named `labels` (default: all), which open lazily."""
+        """Return the models named `labels` (default: all), which are loaded when they are evaluated."""
         return [
             EvaluatedModel(model.variant, model.seed, partial(self.open, label))
             for label, model in self.models.items()
@@ -132,7 +131,7 @@ def find_run(folder: Path, loading: Mapping[str, Any]) -> Subjects:
     quiet_transformers()
     models = finished_models(folder)
     if not models:
-        raise RunError(f"{folder} has no finished model (RUN/VARIANT/seed-N/model). Train one, or pass a model.")
+        raise RunError(f"{folder} has no finished model in VARIANT/seed-N/model. Train one, or pass a model.")
     with Run.open(folder) as run:
         manifest = run.manifest
     members = {
@@ -143,7 +142,7 @@ def find_run(folder: Path, loading: Mapping[str, Any]) -> Subjects:
 
 
 def _find_held(model: Path) -> tuple[str, ...]:
-    """Return the layer weights of a model if they were frozen in pretraining: fine-tuning freezes them too."""
+    """Return the suffixes of weights that were frozen in pretraining, which fine-tuning freezes, too."""
     record = TrainingRecord.read(model)
     settings = {} if record is None else record.recipe.get("pretraining", {})
     return HELD if settings.get("frozen_layer_weights") else ()
@@ -159,11 +158,10 @@ def open_single(
     seed: int,
     settings: Mapping[str, Any],
 ) -> Subjects:
-    """Open a single model."""
     quiet_transformers()
     is_named = isinstance(model, str | Path)
     if not is_named and (selection.tasks or selection.attributes):
-        raise DataError("fine-tuning reloads the model. Pass its name or folder instead of an opened model.")
+        raise DataError("fine-tuning must load the model again. Pass its name or folder instead of a loaded model.")
     path = Path(str(model)).expanduser() if is_named else Path()
     is_trained = is_named and (path / FILE).is_file()
     stack = _open_trained(path, loading) if is_trained else open_stack(model, reporter, **loading)
@@ -194,5 +192,5 @@ def _open_trained(folder: Path, loading: Mapping[str, Any]) -> Stack:
 
 def _with_tokenizer(stack: Stack) -> Opened:
     if stack.tokenizer is None:
-        raise ModelError(f"{stack.source.name} has no tokenizer. Pass one with --tokenizer PATH.")
+        raise ModelError(f"{stack.source.name} must include a tokenizer. Pass one with --tokenizer PATH.")
     return stack.model, stack.tokenizer

@@ -1,4 +1,4 @@
-"""Steps of saving: choose the models of a plan, write them, and publish the result with a model card."""
+"""The steps of `layerwise save`: choose the models of a plan, write the result, and publish it with a model card."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedModels:
-    """Plan with its models by name; `head` names the model that provides the final norm and head."""
+    """A plan and its models by name; `head` names the model that provides the final norm and the head."""
 
     plan: Plan
     names: Mapping[str, str]
@@ -52,7 +52,6 @@ class PlannedModels:
 def choose_models(
     models: Sequence[str], plan: str, variant: str | None, dtype: Dtype, revision: str | None, reporter: Reporter
 ) -> PlannedModels:
-    """Return the models of a plan by name."""
     for location in models:
         reporter.log(f"loading {location}")
     names = _merge_runs(models, variant, reporter) if takes_several(models) else _check_single(models[0])
@@ -60,7 +59,7 @@ def choose_models(
 
 
 def takes_several(models: Sequence[str]) -> bool:
-    """Return True for several models, or the run directory of a training run."""
+    """Check whether there are several models, or the run directory of a training run, which has several."""
     return len(models) > 1 or any((Path(location).expanduser() / MANIFEST).is_file() for location in models)
 
 
@@ -75,11 +74,11 @@ def write_folder(
 
 
 def write_gguf(planned: PlannedModels, output: Path, *, overwrite: bool, prove: bool) -> tuple[Origin, str]:
-    """Write a GGUF file from another one and trained folders; return its origin and a summary."""
+    """Write a GGUF file from another one, with layers of model folders; return its origin and a summary."""
     (_, file), *folders = planned.names.items()
     if not is_gguf(file) or any(is_gguf(folder) for _, folder in folders):
         locations = " and ".join(map(named, planned.names.values()))
-        raise OptionError(f"a GGUF output requires one GGUF file, got {locations}. {TO_GGUF}")
+        raise OptionError(f"a GGUF output requires exactly one GGUF model, got {locations}. {TO_GGUF}")
     plan = planned.plan
     origin = save_gguf(file, plan, output, folders=dict(folders), overwrite=overwrite, prove=prove)
     count = len(quantized_layers(plan)) + sum(step.source in dict(folders) for step in plan.steps())
@@ -106,7 +105,8 @@ def _merge_runs(models: Sequence[str], variant: str | None, reporter: Reporter) 
     variants = read_variants(models, variant, reporter)
     if len(variants) > 1:
         raise ModelError(
-            f"the models must be of one variant, got {len(variants)}. Pass --variant {' or --variant '.join(variants)}."
+            f"the models must be of the same training variant, got {len(variants)} variants. Pass --variant "
+            f"{' or --variant '.join(variants)}."
         )
     (sources,) = variants.values()
     refuse_added(sources.values())
@@ -114,7 +114,7 @@ def _merge_runs(models: Sequence[str], variant: str | None, reporter: Reporter) 
 
 
 def open_stacks(names: Mapping[str, str], reporter: Reporter, *, dtype: Dtype, **options: Any) -> Stack:
-    """Open the models by name, in their stored dtype unless one is given."""
+    """Load the models; with the dtype `auto`, each keeps the dtype of its file."""
     from layerwise.runner.opening import open_stack
     from layerwise.stack import Stack
 
@@ -127,7 +127,7 @@ def _summarize(path: Path, plan: Plan, origin: Origin) -> str:
     visits, repeats = len(plan.steps()), len(plan.steps()) - plan.cost().weights
     copied = f"; {repeats} of its layers {'is a copy' if repeats == 1 else 'are copies'}" if repeats else ""
     tokenizer = ", with its tokenizer" if any(path.glob("tokenizer*")) else ""
-    layers = f"{visits - repeats} layers for {visits} visits" if origin.compact else f"{visits} layers"
+    layers = f"{visits - repeats} layers for {visits} layer evaluations" if origin.compact else f"{visits} layers"
     return f"{path}: {layers}, {origin.parameters:,} parameters{'' if origin.compact else copied}{tokenizer}"
 
 
@@ -175,15 +175,15 @@ def _list_loading_code(folder: Path, origin: Origin) -> list[str]:
 
 
 STORED = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
-"""Names of dtypes in file headers."""
+"""Names of the dtypes in safetensors headers."""
 
 
 def read_planned(
     given: str, models: Sequence[str], *, dtype: Dtype, revision: str | None, reporter: Reporter
 ) -> PlannedModels:
-    """Return the plan of the recipe `given` over its models, or over `models`.
+    """Return the plan of the recipe `given` and its models, or `models` if the recipe does not name any.
 
-    The dtype is `auto` if all models are stored in it.
+    If all models are stored in the requested dtype, the dtype is `auto`.
     """
     recipe = read_recipe(given)
     if not (recipe.models or models):
@@ -195,7 +195,10 @@ def read_planned(
     names = {name: location for name, (location, _) in split.items()}
     revisions = {stated for _, stated in split.values() if stated is not None}
     if revisions and (len(split) > 1 or revision is not None):
-        raise OptionError("revisions of several models cannot be combined. Download each model, and pass the folders.")
+        raise OptionError(
+            "a revision can be given only once, and only if there is one model. Download the models, and pass their "
+            "folders."
+        )
     if recipe.dtype is not None and dtype != "auto" and dtype != recipe.dtype:
         raise OptionError(f"--dtype must be {recipe.dtype}, as in {named(given)}, got {dtype}. Remove one of them.")
     requested = next((each for each in get_args(Dtype) if each == recipe.dtype), dtype)
@@ -217,7 +220,7 @@ def _is_stored_as(names: Mapping[str, str], dtype: str, revision: str | None) ->
 
 
 MAX_CONTROLS = 20
-"""Maximum number of other plans of a sweep in a card: those of the same size with the smallest effects."""
+"""Maximum number of other plans of a sweep in a model card: those of the same size with the smallest effects."""
 
 COLUMNS = ("plan", "text", "quantity", "value", "95% interval", "adjusted p")
 QUANTITIES = {
@@ -227,14 +230,14 @@ QUANTITIES = {
     ABOVE_CHOSEN: "nats/token above this model",
     BETTER: "share of random plans with a lower loss",
 }
-"""Metrics of a card; all others are in the report of the run."""
+"""Metrics in a model card, with their names. Other metrics are in the report of the run."""
 
-NOT_HELD_OUT = "These values are not on held-out text: a plan selected by them looks better than it is."
+NOT_HELD_OUT = "These values are not from held-out text, so a plan that was selected by them looks better than it is."
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """Model card, and the hub repository to push to, if any."""
+    """The tables of a model card, and the hub repository to push to, if any."""
 
     tables: tuple[CardTable, ...] = ()
     repository: str | None = None
@@ -245,7 +248,7 @@ class Publication:
     def prepare(
         cls, runs: Sequence[str], plan: Plan, models: Iterable[str], *, push: str | None, private: bool, overwrite: bool
     ) -> Publication:
-        """Prepare the card with the results of the plan in `runs`."""
+        """Collect the results of the plan from `runs` for the model card, and check the repository."""
         locations = tuple(models)
         tables = tuple(collect_evidence(Path(run), plan, locations) for run in runs)
         if push is not None:
@@ -253,7 +256,7 @@ class Publication:
         return cls(tables, push, private, overwrite)
 
     def publish(self, folder: Path, reporter: Reporter, origin: Origin | None = None) -> None:
-        """Write the card of the model in `folder`, or of the GGUF file of `origin`, and push both."""
+        """Write the card of the model (a folder or a GGUF file), and push both if there is a repository."""
         name = card_path(folder.resolve()).stem if is_gguf(folder) else folder.resolve().name
         name = name if self.repository is None else self.repository.partition("/")[2]
         write_card(folder, name=name, command=format_command(), tables=self.tables, origin=origin)
@@ -263,12 +266,12 @@ class Publication:
 
 
 def collect_evidence(folder: Path, plan: Plan, models: Sequence[str]) -> CardTable:
-    """Return the results of `plan` and its controls in the search or sweep in `folder`."""
+    """Return a table with the results of `plan` and its controls from the search or sweep in `folder`."""
     with Run.open(folder) as run:
         manifest, scores = run.manifest, run.store.scores()
     if _resolve(manifest.model) not in map(_resolve, models):
         raise RunError(
-            f"the run {folder} measured {manifest.model}, not {', '.join(models)}. Pass a run of the saved model."
+            f"the run {folder} must be of the saved model, {', '.join(models)}, got {manifest.model}. Pass another run."
         )
     measures = {score.measure for score in scores}
     rows = [score for score in scores if score.measure == (SEARCH if SEARCH in measures else EFFECT)]

@@ -1,4 +1,4 @@
-"""`layerwise save`: write a model under a plan, or layers of several models, as an ordinary checkpoint."""
+"""`layerwise save`: write a model under a plan, or layers of several models, as a standard checkpoint."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def save(
         compact: Store each layer once, together with the plan.
         overwrite: Replace an existing model at the output.
         variant: Training variant to write.
-        prove: Compare the logits with the plan's (default: below 2 GB).
+        prove: Compare the logits with those of the plan (default: below 2 GB).
         remote_code: Add code that runs the plan without layerwise.
         max_shard_size: Maximum size of a weight file, such as 5GB.
         card: Write a model card.
@@ -89,7 +89,7 @@ def save(
 
     Raises:
         OptionError: If options cannot be combined, or if a model or plan is missing.
-        ModelError: If the layers do not fit into an ordinary checkpoint.
+        ModelError: If an ordinary checkpoint cannot represent the plan.
         CheckpointError: If the output exists, or if the hub would reject it.
     """
     reporter, output, locations = reporter or Silent(), Path(output), [str(each) for each in models]
@@ -164,7 +164,7 @@ def _resolve_saved_plan(plan: str | Plan | None, recipe: str | None, locations: 
 
         plan = Plan.identity(read_depth(locations[0]))
     if (plan is None) == (recipe is None):
-        raise OptionError("either --plan or --from is required. Pass one of them.")
+        raise OptionError("exactly one of --plan and --from is required. Pass one of them.")
     if plan is not None:
         if not locations:
             raise OptionError("a model is required. Run layerwise save MODEL --plan PLAN --output FOLDER.")
@@ -175,13 +175,13 @@ def _resolve_saved_plan(plan: str | Plan | None, recipe: str | None, locations: 
 def _check_unused(options: Mapping[str, object], reason: str) -> None:
     for name, value in options.items():
         if value:
-            raise OptionError(f"{spell(name)} has no effect: {reason}. Remove it.")
+            raise OptionError(f"{spell(name)} has no effect, because {reason}. Remove it.")
 
 
 def _refuse_card(output: Path, *, is_written: bool, overwrite: bool) -> None:
     path = output.with_suffix(".md")
     if is_written and path.exists() and not overwrite:
-        raise CheckpointError(f"{path} already exists. Pass another --output, or --overwrite.")
+        raise CheckpointError(f"{path} already exists. Pass another --output, or pass --overwrite.")
 
 
 def parse_size(size: str) -> int:

@@ -1,4 +1,4 @@
-"""Open the served model, and gather the nodes that hold its layers."""
+"""Load the model to serve, and start the nodes that hold its layers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def open_served(model: str, replacements: Sequence[str], reporter: Reporter, **options: Any) -> Stack:
-    """Open a model, together with the models whose layers replace lost ones."""
+    """Load a model, and the models whose layers replace missing ones."""
     stack = open_stack(model, reporter, **options)
     if not replacements:
         return stack
@@ -54,7 +54,7 @@ async def gather_nodes(
     settings: SwarmSettings,
     sweep: str | Path | None,
 ) -> Swarm:
-    """Start the nodes in this process, or on Ray at the address `where`."""
+    """Start the nodes on Ray at the address `where`, or in this process if it is None."""
     estimate = None if sweep is None else read_loss_estimate(Path(sweep))
     if where == "local":  # leave one thread per node on this machine
         torch.set_num_threads(max(1, count_cpus() - nodes))

@@ -22,7 +22,7 @@ TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class SwarmStatus:
-    """The overview of a swarm; `exit_code` is 1 if it cannot answer."""
+    """The overview of a swarm; `exit_code` is 1 if the swarm is not ready to answer."""
 
     overview: dict[str, Any]
     exit_code: int
@@ -50,7 +50,7 @@ def serve_status(
         The overview from the server.
 
     Raises:
-        SwarmError: If no server answers, or if it returns an error.
+        SwarmError: If no server answers, or if the server returns an error.
     """
     reporter = reporter or Silent()
     tokens = read_tokens(Path(token_file) if token_file else None, os.environ)
@@ -69,7 +69,6 @@ def is_ready(address: str, tokens: tuple[str, ...]) -> bool:
 
 
 def fetch_json(address: str, tokens: tuple[str, ...]) -> dict[str, Any]:
-    """Return the JSON at an address."""
     if not address.startswith(("http://", "https://")):
         raise SwarmError(f"the address of a server must be http://HOST:PORT, got {address[:80]!r}.")
     request = urllib.request.Request(address)
@@ -80,10 +79,10 @@ def fetch_json(address: str, tokens: tuple[str, ...]) -> dict[str, Any]:
             content: dict[str, Any] = json.loads(answer.read())
     except urllib.error.HTTPError as error:
         raise SwarmError(
-            f"{address} returned status {error.code}. Pass the server's token with --token-file."
+            f"{address} returned status {error.code}. If it is 401, pass an API key of the server with --token-file."
         ) from error
     except (OSError, ValueError) as error:
-        raise SwarmError(f"no swarm answers at {address} ({error}). Start one with layerwise serve.") from error
+        raise SwarmError(f"no server answers at {address} ({error}). Start one with layerwise serve.") from error
     return content
 
 

@@ -44,7 +44,7 @@ Seconds = Annotated[float, Metavar("SECONDS")]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Result of a server; `exit_code` is 1 if requests were interrupted."""
+    """Result of `serve`; `exit_code` is 1 if requests were interrupted when the server stopped."""
 
     exit_code: int
 
@@ -127,8 +127,8 @@ def serve(
         raise OptionError(f"{spell('ray')} and {spell('in_process')} cannot be combined. Pass one of them.")
     if replicas > nodes and replicas != REPLICAS:
         raise SwarmError(
-            f"{spell('replicas')} must be at most {spell('nodes')}, got {replicas} replicas on {nodes} nodes. "
-            "Each copy of a layer is on a different node."
+            f"{spell('replicas')} must be at most {spell('nodes')} ({nodes}), because each replica of a layer is on a "
+            f"different node, got {replicas}. Pass fewer replicas, or more nodes."
         )
     text = None if plan is None else str(parse_plan(str(plan)))
     minimum = None if quorum is None else Quorum.parse(quorum)

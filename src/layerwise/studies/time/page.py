@@ -1,4 +1,4 @@
-"""Page of timings: milliseconds under every plan, and ratios to the first plan."""
+"""The page of `layerwise time`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Time forward passes. Measure `time_round`: ms by plan, setting (`condition`) and round (`seed`)."""
+"""The steps of `layerwise time`.
+
+Rows of measure `time_round` have the milliseconds by plan, setting (column `condition`) and round (column `seed`).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def describe_settings(stack: Stack, plans: Sequence[Plan], settings: Sequence[Se
 def describe_run(
     stack: Stack, plans: Sequence[Plan], settings: Sequence[Setting], *, graphs: bool, seed: int
 ) -> Manifest:
-    """Return the manifest with the machine, so that times of different machines are not mixed."""
+    """Return the manifest, which includes the hardware, so that times of different machines are not mixed."""
     machine = read_hardware(stack.device)
     batch, context = settings[0].batch, settings[0].context
     return make_manifest(
@@ -85,7 +88,7 @@ def plan_rounds(
 def compute_times(
     plans: Sequence[Plan], settings: Sequence[Setting], rounds: Mapping[int, Sequence[Score]]
 ) -> list[Score]:
-    """Return medians over rounds, and ratios to the first plan, with their intervals."""
+    """Return the median times over rounds, and the ratios to the first plan, with intervals."""
     by_text = {str(setting): setting for setting in settings}
     times: list[RoundTimes] = [
         {(row.plan or "", by_text[row.condition or ""]): row.value for row in rounds[number]}

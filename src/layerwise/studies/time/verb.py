@@ -68,7 +68,7 @@ def time(
         >>> layerwise.time("demo", plans=("0-5 7-11",)).table()  # doctest: +SKIP
     """
     if not plans:
-        raise OptionError(f'Pass at least one plan as {spell("plans")}, for example "0-3 6-11".')
+        raise OptionError(f'at least one plan is required. Pass it as {spell("plans")}, for example "0-3 6-11".')
     timed = [parse_plan(str(plan)) for plan in plans]
     from layerwise.runner.opening import open_stack
     from layerwise.runner.study import RunDescription, start_run

@@ -1,10 +1,11 @@
 """Evaluate pretrained models: held-out loss, layer weights, agreement of seeds, minimal pairs.
 
-masked_lm    nll: nats per masked token on held-out documents, always with the same masks; intervals of a model are over
-             documents, those of a variant over its seeds
-alpha        the weight of every edge from a source, `other`, to a reader, `layer`
-training     latency_seconds of one text of 128 tokens, the median of several passes; weight_bytes, state_bytes and
-             activation_bytes at inference (`MEMORY`); allocated_bytes: the peak of an accelerator
+Rows by measure:
+
+masked_lm    `nll` in nats per masked token of held-out documents, always with the same masks. Intervals of a model are
+             over documents, those of a variant over its seeds.
+alpha        weight with which `layer` reads the state `other`
+training     `latency_seconds` (median time of a text of 128 tokens) and the memory at inference (`MEMORY`)
 """
 
 from __future__ import annotations
@@ -73,10 +74,10 @@ from layerwise.studies.train_elc.trainings import Pretrainings
 from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 
 PAIRS = 100
-"""Number of minimal pairs per paradigm in the final evaluation; `layerwise evaluate` uses more."""
+"""Number of minimal pairs per paradigm. `layerwise evaluate` uses more."""
 
 SEGMENTS = 4_096
-"""Maximum number of held-out segments in the final evaluation, spread over all documents."""
+"""Maximum number of held-out segments, spread over all documents."""
 
 
 def evaluate_pretrained(session: Study, pretrainings: Pretrainings) -> None:
@@ -120,7 +121,7 @@ def _held_out_rows(
 
 
 def _weight_rows(pretrainings: Pretrainings, rows: list[Score]) -> dict[str, list[Score]]:
-    """Return, by measure, the agreement of layer weights over seeds, their pattern, and their distance from uniform."""
+    """Return rows by measure: agreement of layer weights over seeds, their pattern, and their distance from uniform."""
     scores: dict[str, list[Score]] = {SEED_AGREEMENT: [], CONTRAST: [], UNIFORMITY: []}
     for recipe in pretrainings.recipes:
         weights = new_model(recipe, pretrainings.tokenizer).layer_weights()
@@ -144,7 +145,7 @@ def _open(folder: Path, pretrainings: Pretrainings) -> Opened:
 
 LATENCY = "latency_seconds"
 MEMORY = ("weight_bytes", "state_bytes", "activation_bytes", "allocated_bytes")
-"""Bytes at inference (`layerwise.measure.cost.memory`)."""
+"""Metrics of the memory at inference (`layerwise.measure.cost.memory`)."""
 
 _BATCH = 32
 _LENGTH = 128
@@ -162,7 +163,7 @@ def pretrained_rows(
     limit: int | None = None,
     device: str = "cpu",
 ) -> list[Score]:
-    """Return all rows of the model in `folder` on at most `limit` short segments of `test`."""
+    """Return the rows of the model in `folder`, with its loss on at most `limit` short segments of `test`."""
     model = ElcForMaskedLM.from_pretrained(folder).to(device)
     tokenizer = load_tokenizer(folder)
     masking = SpanMasking.of(tokenizer, recipe.mask_probability, recipe.stop)
@@ -180,7 +181,7 @@ def pretrained_rows(
 
 
 def masked_loss(model: ElcForMaskedLM, examples: FixedMasks, collate: Callable[[Sequence[Example]], Example]) -> Score:
-    """Return the loss in nats per masked token, with its interval over documents."""
+    """Return the loss in nats per masked token, with a bootstrap interval over documents."""
     device = device_of(model)
     documents = len(examples.segments.text)
     nats, masked = np.zeros(documents), np.zeros(documents)

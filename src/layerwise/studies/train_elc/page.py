@@ -1,4 +1,4 @@
-"""Page of pretraining: results of the variants, their layer weights, agreement of seeds, stability and cost."""
+"""The page of `layerwise train elc`: results of the variants, layer weights, agreement of seeds, stability and cost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from layerwise.results.selection import PRESENT
 from layerwise.studies.train_elc.page_compared import COMPARED, DYNAMICS, difference_findings
 
 MARGIN = 0.05
-"""Maximum distance of a row from uniform weights; a test compares it with that of the measure."""
+"""Maximum distance from uniform weights at which a layer counts as uniform (a test compares it with the measure's)."""
 
 DISTANCE = Format(axis="distance from equal shares")
 
@@ -67,7 +67,7 @@ LIKE = {
     ("contrast", None): ("Do surface and linguistic layers form groups?", "as they are"),
     ("contrast", vocab.BEYOND_DISTANCE): ("Do they form groups beyond distance?", "beyond distance"),
 }
-"""Questions of agreement by metric and condition, and the labels of their rows in a figure."""
+"""Questions about the agreement of seeds, and their labels in the figure, by metric and condition."""
 AGREED = {"correlation": "mean rank correlation of two seeds", "contrast": "weight, in multiples of a uniform row's"}
 UNIFORM = {True: "uniform", False: "not uniform", None: "inconclusive"}
 
@@ -123,7 +123,7 @@ def label_readers(rows: Iterable[Score]) -> Iterator[Score]:
 
 
 def derive_agreement(data: ReportData) -> Iterator[Score]:
-    """Yield the agreement of every variant, and that of shuffled sources."""
+    """Yield the agreement of the seeds of every variant, and the same after shuffling the sources."""
     for row in data.rows.where(measure=vocab.SEED_AGREEMENT, against=(None, vocab.SHUFFLED)):
         named = f"{row.variant}, {LIKE[row.metric, row.condition][1]}"
         yield replace(row, task=named, variant=row.against or row.variant, against=None)
@@ -183,7 +183,7 @@ def _describe_stability(data: ReportData) -> Iterator[tuple[str, bool]]:
         if spiked is not None:  # only training runs with enough log entries
             spikes = run.where(variant=variant, seed=PRESENT, metric="spikes")
             unstable = sum(row.value > 0 for row in spikes)
-            clauses.append(f"{unstable} of {format_count(len(spikes), 'training')} with a spike")
+            clauses.append(f"{unstable} of {format_count(len(spikes), 'training run')} with a spike")
         if spread is not None:
             clauses.append(f"spread over seeds {NUMBER.text(spread)} nats")
         if clauses and ratio is not None:

@@ -1,4 +1,4 @@
-"""Page sections on variants compared with the backbone: losses, initial weights, shares of the text, convergence."""
+"""Sections of the page that compare variants with the backbone, the model without layer weights."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WEIGHTS_IN = {
     "ltg-rewired": "fine-tuning",
     vocab.LAYER_WEIGHTS: "both",
 }
-"""Variants by the phase in which layer weights are trained."""
+"""Labels of the variants: the phases in which layer weights are trained."""
 
 NATS = Format(axis="nats/token; left is better", unit=" nats/token", signed=True, reference=0.0)
 POINTS = Format(axis="points; right is better", scale=100.0, unit=" points", signed=True, reference=0.0)

@@ -1,10 +1,11 @@
-"""Pretrainings of several variants and seeds on one text.
+"""The pretraining runs of `layerwise train elc`: several variants and seeds on one text.
 
-Variants are named `BASE[-START][-frozen][-share-X]`, such as elc-bias-2, elc-frozen or ltg-share-0.5:
+Suffixes in the name of a variant (BASE[-START][-frozen][-share-X]) change the layer weights or the text:
 
-elc-identity, elc-bias-2   other initial layer weights: by name, or the initial scalar of the previous layer
-elc-frozen                 the initial layer weights, without training
-elc-share-0.5              trained on half of the training text; a larger share contains a smaller one
+elc-identity    start from the identity: every layer reads only the previous one
+elc-bias-2      start with the scalar 2 for the previous layer
+elc-frozen      do not train the layer weights
+elc-share-0.5   train on half of the documents; a larger share contains a smaller one
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _NAME = re.compile(
 
 
 def make_recipe(size: str, name: str, **changes: Any) -> PretrainingRecipe:
-    """Return the recipe of the variant `name`; `changes` replace settings.
+    """Return the recipe of the variant `name`; `changes` overrides settings.
 
     Raises:
         TrainError: If the variant is unknown.
@@ -74,14 +75,17 @@ def make_recipe(size: str, name: str, **changes: Any) -> PretrainingRecipe:
     start = match["start"] or match["bias"]
     is_frozen = match["frozen"] is not None
     if (start or is_frozen) and not VARIANTS[match["base"]].mixes:
-        raise TrainError(f"{name!r} requires a variant with layer weights, such as elc, got {match['base']}.")
+        raise TrainError(
+            f"the suffixes of {name!r} require a variant with layer weights, such as elc, got {match['base']}. Remove "
+            "them, or change the variant."
+        )
     if is_frozen:
         changes["frozen_layer_weights"] = True
     return pretraining_recipe(size, match["base"], variant=name, initialization=start, **changes)
 
 
 def draw_share(documents: Sequence[Document], share: float, seed: int) -> tuple[Document, ...]:
-    """Draw documents with a share of the words, in order; a larger share contains a smaller one.
+    """Draw random documents with a share of the words, in their original order; larger shares contain smaller ones.
 
     >>> four = [Document(name, "one two three four") for name in "abcd"]
     >>> len(draw_share(four, 0.5, 0)), set(draw_share(four, 0.25, 0)) <= set(draw_share(four, 0.5, 0))
@@ -107,7 +111,7 @@ def share_text(
     share: float,
     seed: int,
 ) -> PretrainingText:
-    """Return the text with a share of its training documents, and the same held-out text."""
+    """Return the text with a share of its training documents; the held-out documents stay the same."""
     train = draw_share(parts["train"], share, seed)
     return replace(
         text,
@@ -118,12 +122,12 @@ def share_text(
 
 
 FAMILY = "pretraining"
-"""Family in the manifest of a run of pretrainings."""
+"""Family in the manifest of a run."""
 
 
 @dataclass(frozen=True)
 class Pretrainings(FolderTrainings[PretrainingRecipe]):
-    """Pretrainings of all recipes with every seed; `arguments` are `TrainingArguments` that override the recipes."""
+    """Pretraining runs of all recipes with every seed; `arguments` overrides `TrainingArguments` of the recipes."""
 
     trainings: Sequence[FolderTraining[PretrainingRecipe]]
     tokenizer: PreTrainedTokenizerBase
@@ -142,7 +146,7 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
     def by_share(
         self, data: TrainingData, reporter: Reporter, corpus: Corpus | None, *, seed: int
     ) -> list[Pretrainings]:
-        """Group the trainings by their share of the text, the full text first."""
+        """Group the training runs by their share of the text, starting with the full text."""
         shares: dict[float, list[PretrainingRecipe]] = {}
         for recipe in self.recipes:
             _, share = find_share(recipe.variant) or (recipe.variant, 1.0)
@@ -180,13 +184,13 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
         return trainer_of(self.tokenizer, self.text, replace(recipe, seconds=None), 0, folder, arguments=given)
 
     def length(self, recipe: PretrainingRecipe) -> int:
-        """Return the steps of the recipe, an upper bound for one with seconds."""
+        """Return the number of steps, which is an upper bound if the recipe sets `seconds`."""
         return recipe.steps
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
         due = self.due(folder)
         if due and due[0].recipe.seconds is not None:
-            return Remaining(len(due), "trainings")
+            return Remaining(len(due), "training runs")
         return super().remaining(folder, run)
 
     @staticmethod
@@ -235,10 +239,10 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
         yield f"{variants}; {self.seeds} seed{'s' * (self.seeds != 1)} each, {length}"
         trainings = self.seeds * len(self.recipes)
         if recipe.seconds:
-            yield f"cost: {trainings} trainings, {format_duration(trainings * recipe.seconds)} in total"
+            yield f"cost: {trainings} training runs, {format_duration(trainings * recipe.seconds)} in total"
         else:
             tokens = count_tokens(recipe)
-            yield f"cost: {trainings} trainings of at most {tokens:,} tokens, {trainings * tokens:,} in total"
+            yield f"cost: {trainings} training runs of at most {tokens:,} tokens, {trainings * tokens:,} in total"
 
 
 def list_trainings(recipes: Iterable[PretrainingRecipe], seeds: int) -> list[FolderTraining[PretrainingRecipe]]:
@@ -252,7 +256,7 @@ def check_length(recipe: PretrainingRecipe, text: PretrainingText) -> None:
 
 
 def count_tokens(recipe: PretrainingRecipe) -> int:
-    """Return the maximum number of tokens of a training run, if all segments are full.
+    """Return the number of tokens of a training run if all segments are full, which is an upper bound.
 
     >>> from layerwise.train.pretrain.recipe import pretraining_recipe
     >>> count_tokens(pretraining_recipe("tiny", "elc", steps=10))
@@ -275,7 +279,7 @@ def prepare_pretrainings(
     arguments: Mapping[str, Any],
     epochs: float | None = None,
 ) -> Pretrainings:
-    """Open the text with the named tokenizer, or with one learned from it; `epochs` replaces the steps."""
+    """Tokenize the text with the given tokenizer, or with one learned from the text; `epochs` replaces the steps."""
     reporter.log("loading torch")
     quiet_transformers()
     check_arguments(arguments)

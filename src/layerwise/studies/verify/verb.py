@@ -1,4 +1,4 @@
-"""`layerwise verify`: check that a model under a plan computes what the plan says."""
+"""`layerwise verify`: check that a model computes a plan correctly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Verification(tuple["Law", ...]):
 
     @property
     def exit_code(self) -> int:
-        """Return 1 if a check failed, otherwise 0."""
+        """1 if a check failed, otherwise 0."""
         return int(any(law.holds is False for law in self))
 
 
