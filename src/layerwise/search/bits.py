@@ -71,11 +71,7 @@ class Allocations:
         return [choice for number, choice in self.rises if number == layer]
 
     def find_best(self) -> Plan:
-        """Return the plan within the limit that has the lowest loss if loss increases add up, found greedily.
-
-        Raises:
-            MeasureError: If no plan is within the limit.
-        """
+        """Return the plan within the limit that has the lowest loss if loss increases add up, found greedily."""
         space, now = self.space, dict[int, Choice]((layer, Visit(layer)) for layer in range(self.space.depth))
         while not space.allows(plan := _plan(now.values())):
             changes = [

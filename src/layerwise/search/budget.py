@@ -79,7 +79,7 @@ class Budget:
 
     @property
     def fits_original(self) -> bool:
-        """Check whether the limit is a multiple of the original model's cost of at least 1.
+        """Check whether the limit is relative and at least `1x`, so that the original model fits.
 
         >>> Budget(layers="2x").fits_original, Budget(layers="0.9x").fits_original, Budget(layers=40).fits_original
         (True, False, False)

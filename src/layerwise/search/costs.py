@@ -34,7 +34,7 @@ Piece = tuple[int, str | None]
 
 @dataclass(frozen=True, slots=True)
 class CostTable:
-    """Costs of layers and sublayers, of quantized ones by type (`at_types`), and of all else (`rest`)."""
+    """Costs of layers and sublayers (`pieces`), of quantized ones by type (`at_types`), and of all else (`rest`)."""
 
     pieces: Mapping[Piece, float]
     rest: float
@@ -83,8 +83,8 @@ class PlanCosts:
 def count_bytes(stack: Stack) -> CostTable:
     """Return the bytes of every layer, of its sublayers if it can be split, and of all other weights.
 
-    For a GGUF file these are the bytes in the file; sublayers have the same shares of a layer as in memory. In a
-    quantized layer, only the matrices are smaller. Shared weights count once.
+    For a GGUF file, these are the bytes in the file; the bytes of a layer are divided among its sublayers as in memory.
+    In a quantized layer, only the matrices are smaller. Shared weights count once.
     """
     pieces = _with_halves(stack, _bytes)
     rest = float(_bytes(stack.model)) - sum(pieces[layer, None] for layer in range(stack.depth))

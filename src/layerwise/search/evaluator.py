@@ -45,8 +45,8 @@ Sink = Callable[[Sequence[Loss]], None]
 class Forks:
     """Plans grouped by the number n of stages they share with their parent.
 
-    `at[n]` has the graph of their remaining stages, and the plan of each remainder. `ends[n]` is the plan that consists
-    of only the n shared stages.
+    `at[n]` has the graph of the stages after the first n, and the plan that they belong to. `ends[n]` is the plan that
+    consists of only the n shared stages.
     """
 
     at: Mapping[int, tuple[Graph, Mapping[Plan, Plan]]]
@@ -192,12 +192,10 @@ class GraphEvaluator:
         return [sum(batch.size for batch in data.batches) for data in self.rungs]
 
     def evaluate(self, plans: Sequence[Plan], rung: int, parent: Plan) -> Numbers:
-        """Return the loss of every plan, summed over each document (or window) of a rung, `(plans, documents)`.
+        """Return the summed loss of every plan on every document (or window) of a rung, `(plans, documents)`.
 
-        A loss that is not finite is replaced by `NOT_FINITE` per token.
-
-        Raises:
-            MeasureError: If the loss of the original model is not finite.
+        A loss that is not finite is replaced by `NOT_FINITE` per token; for the original model it raises
+        `MeasureError`.
         """
         texts = {
             plan: str(plan) for plan in dict.fromkeys(plans)
@@ -229,11 +227,7 @@ class GraphEvaluator:
         }
 
     def losses(self, plans: Iterable[Plan]) -> list[Loss]:
-        """Return the loss rows of plans that were evaluated on all of the text.
-
-        Raises:
-            MeasureError: If a plan was evaluated on only a part of the text.
-        """
+        """Return the loss rows of plans, or raise `MeasureError` if a plan was not evaluated on all of the text."""
         cells = [(*cell, scored) for each in self._texts for cell, scored in zip(each.cells, each.scored, strict=True)]
         rows = []
         for text in dict.fromkeys(map(str, plans)):

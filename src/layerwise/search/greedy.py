@@ -60,7 +60,7 @@ def greedy(
     width: int = WIDTH,
     settings: RungSettings | None = None,
 ) -> Iterator[SearchStep]:
-    """Yield the rounds from the original model to the limit, and then of exchanges.
+    """Yield the rounds that lead from the original model to the limit, then the rounds of exchanges.
 
     Raises:
         MeasureError: If the limit cannot be reached with the edits.

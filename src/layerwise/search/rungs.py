@@ -37,7 +37,7 @@ class Evaluator(Protocol):
         ...
 
     def evaluate(self, plans: Sequence[Plan], rung: int, parent: Plan) -> Numbers:
-        """Return the loss in nats of every plan, summed over each document that the rung adds, `(plans, documents)`.
+        """Return the summed loss in nats of every plan on every document that the rung adds, `(plans, documents)`.
 
         `parent` is the plan from which `plans` were derived; its hidden states can be cached.
         """
@@ -75,7 +75,6 @@ class Round:
 
     Attributes:
         losses: Mean loss in nats/token of the plans that were evaluated on all of the text, the best first.
-        candidates: Number of candidates.
         worse: Number of candidates that were eliminated by the test.
         ranked: Number of candidates that were eliminated by rank.
         runners_up: Plans that were eliminated by rank before the last rung.

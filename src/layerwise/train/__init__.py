@@ -5,7 +5,7 @@
     layerwise.train.elc("texts/", size="small", seeds=3)
     layerwise.train.growth("MODEL", "texts/", schedules=["stacking"])
 
-They are the same functions as `layerwise train ...` on the command line, and are imported on first use.
+These are the functions behind `layerwise train ...`, imported on first use.
 """
 
 from __future__ import annotations

@@ -54,9 +54,6 @@ def run_training(
         data_name: Name of the data, for the record.
         location: Base model whose image preprocessing is copied to the new model.
 
-    Returns:
-        The training record of the model.
-
     Raises:
         TrainError: If the folder holds a different training run.
     """

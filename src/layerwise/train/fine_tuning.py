@@ -51,18 +51,15 @@ class FineTuningConfig:
 
     Args:
         learning_rates: Learning rates to try; for every seed and model, the one with the best selection score is used.
-        batch_size: Batch size.
         epochs: Maximum number of epochs.
         patience: Number of evaluations without improvement before stopping.
         length: Maximum length in tokens.
         warmup: Share of steps in which the learning rate rises.
-        weight_decay: Weight decay.
         training_limit: Maximum number of training examples.
         test_limit: Maximum number of test examples.
         frozen: Suffixes of the names of weights that are not trained.
         train: Train all weights, or only the new head (`head_parameters`).
         evals: Number of additional evaluations for the learning curve.
-        schedule: Learning rate schedule.
         eval_steps: Number of steps between evaluations (default: one epoch).
         published: Model whose published settings replace the defaults (`settings_for`).
     """
@@ -107,12 +104,9 @@ class FineTuningResult:
 
     Attributes:
         predictions: Predicted label numbers or scores on the test set.
-        labels: Labels of the test set.
         selection: Metric on the selection set at the best epoch.
-        learning_rate: Learning rate with the best selection score.
         epoch: Best epoch, counted from 1.
         seconds: Time for all learning rates.
-        curve: Learning curve, if it was requested.
         step_seconds: Median time of a step, if a learning curve was requested.
     """
 

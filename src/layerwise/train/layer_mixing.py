@@ -54,7 +54,7 @@ class LayerMixing(nn.Module):
         return self.options.kind == "softmax"
 
     def layer_weights(self) -> Tensor:
-        """Return alpha `(readers, depth + 1)`, lower triangular and differentiable."""
+        """Return alpha `(rows, depth + 1)`, which is lower triangular and differentiable."""
         if self.options.kind == "free":
             return self.raw * self.kept
         return softmax(self.raw.masked_fill(~self.kept, -torch.inf), dim=-1)

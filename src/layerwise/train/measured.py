@@ -39,12 +39,8 @@ _MAX_STEPS_BETWEEN_CHECKS = 1_000
 class MeasuredTrainer(Trainer):
     """Trainer that raises `TrainError` if the loss or a gradient is not finite, and logs its speed.
 
-    Args:
-        progress: Function called after every step.
-        tokenizer: Tokenizer to save with the model.
-        compiled: Modules to compile during training.
-        dynamic: Compile them for inputs of any length.
-        options: Arguments of `transformers.Trainer`.
+    `progress` is called after every step. The modules `compiled` are compiled during training; if `dynamic`, for inputs
+    of any length. `tokenizer` is saved with the model.
     """
 
     accelerator: Any
@@ -263,7 +259,7 @@ class TimedCheckpoints(TrainerCallback):
 
     @staticmethod
     def steps_until(left: float, pace: float) -> int:
-        """Return the number of steps until the next check: half as many as fit in `left` seconds at `pace` seconds.
+        """Return half the number of steps that fit in `left` seconds at `pace` seconds per step.
 
         >>> TimedCheckpoints.steps_until(60.0, 0.5), TimedCheckpoints.steps_until(0.1, 0.5)
         (60, 1)

@@ -34,7 +34,7 @@ class Options:
         max_shift: Maximum number of positions that a shuffled layer moves (None: no limit).
         drop_sync: How several processes draw plans: all draw the same (`shared`), each draws its own (`per-rank`), or
             all run every layer and set the updates of skipped layers to zero (`masked`).
-        extensions: Options of extensions that differ from the defaults.
+        extensions: Extensions whose options differ from the defaults.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -214,7 +214,7 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
 
 
 def recipe(name: str, options: Options, depth: int) -> Recipe:
-    """Return the recipe of a method; `retrained-6` trains a model of six evenly spaced layers.
+    """Return the recipe of a method; `retrained-6` trains the model with six evenly spaced layers.
 
     Raises:
         TrainError: If the method is unknown.
@@ -244,7 +244,7 @@ def recipes(names: Iterable[str], options: Options, depth: int) -> tuple[Recipe,
 
 
 def added_by(extension: object) -> str | None:
-    """Describe what an extension adds to a model that its layers cannot run without; return None if nothing.
+    """Describe the module that layers trained with this extension cannot run without; return None if there is none.
 
     >>> added_by("plain") is None
     True

@@ -18,12 +18,7 @@ from layerwise.stack.load import resolve_device
 def classifier(auto: str, location: str, labels: Sequence[str], needed: str, **options: Any) -> tuple[Any, set[str]]:
     """Load a checkpoint with a new classification head, initialized with torch's global generator.
 
-    Args:
-        auto: Name of the auto class in transformers.
-        location: Folder or hub id.
-        labels: Names of the classes.
-        needed: Last sentence of the error message, which states what is required.
-        options: Further arguments of `from_pretrained`.
+    `auto` is the name of an auto class in transformers. `needed` ends the error message and states what is required.
 
     Returns:
         The model, and the names of the newly initialized parameters.

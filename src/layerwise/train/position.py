@@ -48,7 +48,7 @@ class PositionEncoding(nn.Module):
 def attach_encoding(stack: Stack, options: PositionOptions) -> PositionEncoding:
     """Add a newly initialized position encoding to the model of `stack`.
 
-    The model must be run with `stack.under`. A plan may run at most as many layers as the model has, with repeats.
+    The model must be run with `stack.under`. A plan may run at most as many layers as the model has, counting repeats.
     """
     width = stream_width(stack)
     encoding = PositionEncoding(stack.depth, width, options).to(stack.device, stack.dtype)

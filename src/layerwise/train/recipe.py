@@ -144,7 +144,7 @@ def _named(text: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class GrowthExtension(TrainingExtension):
-    """Train in the phases of a growth schedule, which lasts `steps` steps; `cost` has the operations of the model.
+    """Train in the phases of a growth schedule for `steps` steps; `cost` has the operations of each layer.
 
     Raises:
         PlanError: If the schedule does not have as many layers as the model, or if a phase has no steps.
@@ -177,11 +177,8 @@ class Recipe:
     The result is the checkpoint with the lowest validation loss, or the last one if there is a growth schedule.
 
     Args:
-        variant: Name of the training variant.
-        settings: Optimizer settings.
         sampler: Draws the plan of every forward pass in training. A growth schedule replaces it.
         validation: Draws the plan of every validation batch.
-        extension: Extension of the model or its Trainer.
         from_scratch: Train from random weights.
         ranks: With `per-rank`, every process draws its own plans.
     """

@@ -34,14 +34,9 @@ if TYPE_CHECKING:
 class PlanTrainer(DividedValidation):
     """Trainer that runs every forward pass under a plan.
 
-    Args:
-        stack: Model to train.
-        draws: Plans of training passes.
-        validation: Plans of validation batches.
-        added: Module that the extension added. The loss of a position prediction is added to the training loss; layer
-            weights have a separate learning rate.
-        order: Order of the training examples (default: the Trainer's).
-        options: Arguments of `MeasuredTrainer`.
+    `draws` gives the plans of training passes, and `validation` those of validation batches. `added` is the module of
+    an extension: a position prediction adds to the loss, and layer weights have a separate learning rate. `order` is
+    the order of the training examples (default: the Trainer's).
     """
 
     def __init__(

@@ -29,13 +29,7 @@ from layerwise.train.training_log import Progress
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """Base model of training runs.
-
-    Attributes:
-        open: Function that returns a new copy.
-        weights: Hash of the weights.
-        location: Folder or hub id.
-    """
+    """Base model of training runs: `open` loads a new copy, `weights` is its hash, `location` its folder or hub id."""
 
     open: Callable[[], Stack]
     weights: str

@@ -110,7 +110,7 @@ def test_a_separate_text_is_held_out(config: Path, tmp_path: Path) -> None:
     texts = (file.read_text() for file in sorted(folders["train"].iterdir()))
     room = 16 - (tokenizer.bos_token_id is not None)
     whole = sum(len(tokenizer(text, add_special_tokens=False)["input_ids"]) // room for text in texts)
-    assert f"train_10M: {whole:,} windows of 16 tokens to train" in ended.err
+    assert f"train_10M: {whole:,} windows of 16 tokens for training" in ended.err
 
 
 def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: Path) -> None:
@@ -139,10 +139,10 @@ def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: 
         (("--schedules", "importance", "--importance", "nowhere"), "nowhere is not a run"),
         (("--batch-size", "2000"), "--batch-size must be at most 954"),
         (("--epochs", "2.5"), "must train for at most 2 epochs, got 2.5 "),
-        (("--epochs", "2", "--schedules", "stacking"), "stacking, for the cost of uniform, must read the text"),
+        (("--epochs", "2", "--schedules", "stacking"), "stacking, at the cost of uniform training, must train"),
         (("--steps", "3"), "its share of"),
         (("--max-length", "100"), "--max-length must be at most the 64 positions of the model"),
-        (("--max-length", "64", "--steps", "9", "--from-scratch"), "Omit --from-scratch"),
+        (("--max-length", "64", "--steps", "9", "--from-scratch"), "Remove --from-scratch"),
     ],
 )
 def test_invalid_options_are_rejected_before_a_folder_is_made(

@@ -166,7 +166,7 @@ def test_a_text_that_is_too_short_for_the_budget_is_rejected() -> None:
 def test_growth_replaces_trained_layers_with_a_note() -> None:
     check_initial_weights(preset("stacking", DEPTH), pretrained=False)
     check_initial_weights(preset(PUBLISHED, DEPTH), pretrained=True)
-    with pytest.raises(PlanError, match=r"stacking adds layers \(phase shallow\).*--from-scratch"):
+    with pytest.raises(PlanError, match=r"stacking adds layers in phase shallow.*--from-scratch"):
         check_initial_weights(preset("stacking", DEPTH), pretrained=True)
 
 

@@ -103,7 +103,7 @@ def test_mixed_splits_are_rejected(tmp_path: Path) -> None:
         (("--variants", "ltg,denseformr"), "did you mean denseformer"),
         (("--epochs", "2", "--steps", "2"), "Pass one of them"),
         (("--steps", "2", "--batch-size", "6"), "must be a multiple of 4"),
-        (("--variants", ","), "Pass at least one variant as --variants"),
+        (("--variants", ","), "at least one variant is required"),
         (("--variants", "ltg-zero"), "the suffixes of 'ltg-zero' require a variant with layer weights"),
         (("--tokenizer", "x", "--vocabulary", "300"), "--vocabulary and --tokenizer cannot be combined"),
         (("--batch-size", "4096"), "--batch-size must be at most"),

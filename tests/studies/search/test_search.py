@@ -261,7 +261,7 @@ def test_another_model_provides_layers(stack: Stack, corpus: Corpus, tmp_path: P
             {"budget": "layers=3", "edits": ("repeat",)},
             "edits must include one that makes a plan cheaper .*, got repeat",
         ),
-        ({"budget": "layers=0.9x", "edits": ("damp",)}, "above the original model: layers=2x"),
+        ({"budget": "layers=0.9x", "edits": ("damp",)}, "above the original model, such as layers=2x"),
         (
             {"budget": "layers=3", "method": "evolve", "edits": ("drop", "repeat")},
             "evolve requires edits drop,sublayers",
@@ -271,8 +271,8 @@ def test_another_model_provides_layers(stack: Stack, corpus: Corpus, tmp_path: P
             {"budget": "bytes=0.5x", "edits": ("bits", "sublayers")},
             "can be combined with drop, repeat, reorder, got sublayers",
         ),
-        ({"budget": "bytes=0.5x", "edits": ("bits",), "source": ("b",)}, "edits bits excludes source"),
-        ({"budget": "layers=3", "context": 9}, "context requires latency or a budget of ms"),
+        ({"budget": "bytes=0.5x", "edits": ("bits",), "source": ("b",)}, "edits bits and source cannot be combined"),
+        ({"budget": "layers=3", "context": 9}, "context requires latency or budget ms=NUMBER"),
         (
             {"budget": "layers=3", "method": "one-shot", "source": ("b",)},
             "source requires method auto",

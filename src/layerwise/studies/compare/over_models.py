@@ -67,7 +67,7 @@ class Pair:
 
 
 def compare_curves(data: ReportData) -> Iterator[Score]:
-    """Yield for each strategy the verdict on all pairs of models, then that on each pair, corrected over pairs."""
+    """For each strategy, yield the verdict on all pairs of models together, then on each pair, corrected over pairs."""
     rows = data.rows.where(task=vocab.ALL)
     for scaled in (
         rows.where(measure=vocab.CURVE, metric=vocab.DELTA),

@@ -164,7 +164,6 @@ def list_curves(data: ReportData) -> Iterator[Score]:
 
 
 def list_coincidences(data: ReportData) -> Iterator[Score]:
-    """Yield the verdicts on each pair of curves, and on all pairs together."""
     for row in data.rows.where(measure=COINCIDENCE):
         what = "loss" if row.task == vocabulary.ALL else f"{row.task} of the benchmarks"
         models = f"{row.variant} – {row.against}" if row.variant else "all"

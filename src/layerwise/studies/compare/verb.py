@@ -1,4 +1,4 @@
-"""`layerwise compare`: compare runs, or what lm-eval logged, without opening a model."""
+"""`layerwise compare`: compare runs or lm-eval logs without loading a model."""
 
 from __future__ import annotations
 

@@ -36,7 +36,6 @@ ORIGIN = (
 
 
 def find_weighted(subjects: Subjects, suites: Sequence[PairSet]) -> tuple[str, ...]:
-    """Return the labels of the models with learned layer weights."""
     for each in suites:
         name, count = Counter(pair.phenomenon for pair in each.pairs).most_common()[-1]
         if count < MIN_UNITS:
@@ -61,7 +60,6 @@ def has_layer_weights(folder: Path) -> bool:
 
 
 def find_wiring(model: nn.Module) -> EdgeModel | None:
-    """Return the learned layer weights of a model, or None if it has none."""
     if isinstance(model, ElcPreTrainedModel):
         return ElcWiring(model) if model.base_model.readers() else None
     return layer_mixing.of(model)

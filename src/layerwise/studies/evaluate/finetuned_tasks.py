@@ -1,6 +1,6 @@
 """Fine-tune models on tasks, also under plans, and compare them with chance.
 
-The columns that a row has tell what it is about:
+The columns of a row identify what it describes:
 
     variant, seed, tuning_seed    one fine-tuning run of a pretrained model; the interval is over test examples
     variant, seed                 a pretrained model: mean and Student t interval over its fine-tuning runs
@@ -82,7 +82,7 @@ def run_task(
     progress: Progress,
     device: str,
 ) -> list[Score]:
-    """Fine-tune every model on a task with `seeds` seeds, if given under a plan; store and return the rows."""
+    """Fine-tune every model on a task with `seeds` seeds (under a plan, if given); store and return the rows."""
     rows: list[list[list[Score]]] = []
     curves: list[Score] = []
     for model in models:

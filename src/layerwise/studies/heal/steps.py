@@ -113,10 +113,7 @@ class HealingWork:
 
 
 def train_all(study: Study, work: HealingWork) -> tuple[dict[tuple[str, int], TrainingRecord], Losses]:
-    """Train every variant with every seed at its best learning rate.
-
-    Return the training records, and the losses of the learning rate trials.
-    """
+    """Train every variant with every seed at its best learning rate; return the records and the trial losses."""
 
     def loss_at(rate: float, variant: HealingVariant) -> float:
         (record,) = study.execute(work.make_task([work.plan_trial(variant, rate)]))

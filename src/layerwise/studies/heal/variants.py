@@ -84,7 +84,7 @@ class Healing:
         }
 
     def list_base_columns(self) -> dict[str, dict[str, Any]]:
-        """Return the columns that identify each model before healing in the rows, by name."""
+        """Return by name the columns that identify the rows of each model before healing."""
         names = (vocab.ORIGINAL,) if self.plan == Plan.identity(self.depth) else (vocab.ORIGINAL, vocab.PRUNED)
         columns: dict[str, dict[str, Any]] = {name: {"variant": name} for name in names}
         for variant in self.variants:

@@ -181,7 +181,7 @@ STORED = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 def read_planned(
     given: str, models: Sequence[str], *, dtype: Dtype, revision: str | None, reporter: Reporter
 ) -> PlannedModels:
-    """Return the plan of the recipe `given` and its models, or `models` if the recipe does not name any.
+    """Return the plan of the recipe `given`, with the models that it names, or else `models`.
 
     If all models are stored in the requested dtype, the dtype is `auto`.
     """

@@ -388,7 +388,6 @@ def keep_costs(outcome: SearchOutcome) -> RowsTask:
 
 
 def continue_text(prepared: PreparedSearch, selected: Plan) -> dict[str, Sequence[str]]:
-    """Return the continuations of held-out text by the original model and by the selected plan."""
     stack, data = prepared.stack, prepared.parts["report"]
     if stack.tokenizer is None or data.objective != "next_token":
         return {CONTINUATION: []}

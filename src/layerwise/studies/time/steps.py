@@ -1,7 +1,4 @@
-"""The steps of `layerwise time`.
-
-Rows of measure `time_round` have the milliseconds by plan, setting (column `condition`) and round (column `seed`).
-"""
+"""The steps of `layerwise time`. Rows of `time_round` have ms by plan, setting (`condition`) and round (`seed`)."""
 
 from __future__ import annotations
 

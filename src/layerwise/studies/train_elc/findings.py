@@ -137,7 +137,7 @@ def _judge_gain(
 
 
 def judge_embedding_and_last_layer_first(data: ReportData) -> Finding | None:
-    """Judge whether the weight of the embedding and the previous layer exceeds equal shares and its initial value."""
+    """Judge whether the embedding and the previous layer get more weight than equal shares, and more than initially."""
     variant = _find_variant(data.rows.where(measure=vocab.CONTRAST, claim="pattern", metric="learned").axis("task"))
     rows = read_contrasts(data, "pattern", variant)
     if "learned" not in rows or "above_equal" not in rows:

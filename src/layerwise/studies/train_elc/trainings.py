@@ -111,7 +111,6 @@ def share_text(
     share: float,
     seed: int,
 ) -> PretrainingText:
-    """Return the text with a share of its training documents; the held-out documents stay the same."""
     train = draw_share(parts["train"], share, seed)
     return replace(
         text,
@@ -251,7 +250,7 @@ def list_trainings(recipes: Iterable[PretrainingRecipe], seeds: int) -> list[Fol
 
 
 def check_length(recipe: PretrainingRecipe, text: PretrainingText) -> None:
-    """Raise `DataError` if the text is smaller than a batch."""
+    """Raise `TrainError` if the text is smaller than a batch."""
     recipe.phases([len(cut_segments(text.train, length)) for length in recipe.lengths])
 
 

@@ -106,12 +106,11 @@ def elc(
 
     Raises:
         OptionError: If options cannot be combined.
-        TrainError: If a variant or a training argument is unknown.
-        DataError: If the text is smaller than a batch.
+        TrainError: If a variant or a training argument is unknown, or if the text is smaller than a batch.
     """
     arguments = trainer_arguments(set, device=device)
     if not variants:
-        raise OptionError(f"Pass at least one variant as {spell('variants')}, for example ltg,elc.")
+        raise OptionError(f"at least one variant is required. Pass, for example, {spell('variants')} ltg,elc.")
     lengths = {"steps": steps, "epochs": epochs, "seconds": seconds}
     given = [spell(name) for name, value in lengths.items() if value is not None]
     if len(given) > 1:

@@ -81,12 +81,9 @@ class GrowthDesign:
     def list_variants(
         self, schedules: Mapping[str, GrowthSchedule], settings_of: SettingsOf, longest: int = 0
     ) -> tuple[PlannedVariant, ...]:
-        """Return the variants of the schedules, and those of other lengths.
+        """Return the variants of the schedules, including those that are trained for other lengths.
 
         `longest` is the maximum number of steps of a schedule that is not known yet.
-
-        Raises:
-            PlanError: If a phase has no steps.
         """
         variants = [self.plan_variant(name, schedule, settings_of(name)) for name, schedule in schedules.items()]
         phased = [name for name in schedules if name != UNIFORM][:1]
@@ -148,7 +145,11 @@ class GrowthDesign:
     def check(self, schedules: Mapping[str, GrowthSchedule], max_epochs: float) -> None:
         task = self.task
         for variant in self.list_known_variants(schedules):
-            name = variant.name if variant.name.startswith(UNIFORM) else f"{variant.name}, for the cost of {UNIFORM},"
+            name = (
+                variant.name
+                if variant.name.startswith(UNIFORM)
+                else f"{variant.name}, at the cost of {UNIFORM} training,"
+            )
             check_epochs(max(variant.steps.values()), variant.settings.batch_size, task.windows, max_epochs, name)
             check_initial_weights(variant.schedule, task.pretrained)
             seed = min(variant.steps)

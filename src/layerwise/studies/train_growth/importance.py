@@ -79,10 +79,6 @@ def read_allocation(folder: Path, *, phases: int = PHASES, min_effect: float | N
 
     Returns:
         The allocation, and how the importance was measured, one of `SOURCES`.
-
-    Raises:
-        RunError: If the run has no importance of layers.
-        PlanError: If no layer has an effect.
     """
     with Run.open(folder) as run:
         scores = run.store.scores()

@@ -68,7 +68,7 @@ Model = tuple[str | None, int | None, float | None]
 
 @dataclass(frozen=True, slots=True)
 class FinishedVariant:
-    """The finished training runs of a variant, by seed, and its schedule."""
+    """The schedule of a variant, and its finished training runs by seed."""
 
     name: str
     schedule: GrowthSchedule

@@ -112,11 +112,7 @@ class LearningRateSweep:
 def build_known(
     design: GrowthDesign, variants: Mapping[str, GrowthSchedule | None], importance: Path | None, seed: int
 ) -> tuple[dict[str, GrowthSchedule], list[str]]:
-    """Return the schedules known before training, and notes on them; `importance` is the folder of a diagnosis.
-
-    Raises:
-        PlanError: If a schedule does not have as many layers as the model.
-    """
+    """Return the schedules known before training, and notes on them; `importance` is the folder of a diagnosis."""
     depth = design.task.stack.depth
     schedules = build_schedules(variants, depth)
     if importance is None:
@@ -173,11 +169,7 @@ def write_results(study: Study, task: GrowthTask, sweep: LearningRateSweep, note
 
 
 def _measure_schedule(study: Study, task: GrowthTask, training: RecipeTraining, seed: int) -> GrowthSchedule:
-    """Return the schedule from the importance of layers in a finished training run. The first call stores it.
-
-    Raises:
-        PlanError: If no layer has an effect.
-    """
+    """Return the schedule from the importance of layers in a finished training run. The first call stores it."""
     path, rate = study.folder / SCHEDULE, training.recipe.settings.learning_rate
     measured_rates = {row.value for row in study.store.scores(IMPORTANCE, metric=LEARNING_RATE)}
     if not path.is_file() or measured_rates != {rate}:  # at other rates, another model may be best

@@ -162,12 +162,7 @@ def open_task(
 ) -> GrowthTask:
     """Open the model, read the text, and count the operations of the layers.
 
-    `loading` has the options of `open_stack`, and `settings` has the fields of `Settings` that differ from the
-    defaults.
-
-    Raises:
-        TrainError: If transformers does not know one of the `arguments`.
-        DataError: If `from_scratch` is set, but the model starts from random weights anyway.
+    `loading` has the options of `open_stack`, and `settings` the fields of `Settings` that differ from the defaults.
     """
     check_arguments(arguments)
     quiet_transformers()

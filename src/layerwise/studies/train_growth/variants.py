@@ -41,9 +41,7 @@ _GRAIN = 0.05
 def read_variants(names: Sequence[str], *, has_importance_run: bool) -> dict[str, GrowthSchedule | None]:
     """Return the variants by name: a schedule for each file, and None for presets, `importance` and its controls.
 
-    Raises:
-        PlanError: If a name is unknown, a file cannot be read, or a control is given without `importance`.
-        RunError: If a diagnosis is given without the schedule `importance`.
+    A control, or the run of a diagnosis, requires the schedule `importance`.
     """
     variants: dict[str, GrowthSchedule | None] = {}
     for text in names:
@@ -83,11 +81,7 @@ def name_folder(name: str) -> str:
 
 
 def build_schedules(variants: Mapping[str, GrowthSchedule | None], depth: int) -> dict[str, GrowthSchedule]:
-    """Return the schedules of presets and files for a model of `depth` layers.
-
-    Raises:
-        PlanError: If the schedule in a file does not have `depth` layers.
-    """
+    """Return the schedules of presets and files, or raise `PlanError` if one does not have `depth` layers."""
     schedules = {
         name: schedule or preset(name, depth)
         for name, schedule in variants.items()

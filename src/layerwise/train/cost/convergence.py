@@ -4,8 +4,8 @@ The target is the lowest loss that every training run of both reaches; runs are 
 made monotone and interpolated in the logarithm of the cost (`layerwise.train.cost.frontier`). If a training run is
 below the target at its first evaluation, the cost of that evaluation is an upper bound, without an interval.
 
-The rows have the measure `convergence` and the unit `steps` or `seconds`: `cost`, `ratio` to another variant, and
-`loss`, the target. For fine-tuning, the measure is `tuning_convergence`, with a `score` per task instead of `loss`.
+Rows of measure `convergence` have the metrics `cost` and `ratio` (to the reference) in steps or seconds, and `loss`
+(the target). For fine-tuning, the measure is `tuning_convergence`, with a `score` per task instead of `loss`.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def score_curve(points: Mapping[int, float], step_seconds: float | None = None) 
 
 
 def tuning_convergence_rows(curves: Mapping[str, Curves], reference: str) -> list[Score]:
-    """Return the rows of all benchmark tasks with a curve of the reference; `curves` is by task, variant and seed."""
+    """Return the rows of every task for which the reference has a curve; `curves` is by task, variant and seed."""
     rows: list[Score] = []
     compared = {task: variants for task, variants in curves.items() if variants.get(reference)}
     for task, variants in compared.items():
@@ -164,7 +164,7 @@ def _over_tasks(curves: Mapping[str, Curves], reference: str) -> Iterator[Score]
 
 
 def _pooled(tasks: Sequence[Spent]) -> Spent:
-    """Return the geometric mean over tasks of the cost, by seed."""
+    """Return the cost of each seed, as the geometric mean over tasks."""
     seeds = sorted(set.intersection(*(set(of) for of in tasks)))
     means: dict[int, Reached] = {}
     for seed in seeds:

@@ -62,7 +62,7 @@ Points = Mapping[int, CostPoint]
 def loss_at(lengths: Iterable[CostPoint], amount: float, cost: str) -> float | None:
     """Interpolate the loss at the cost `amount` between training runs of several lengths; None outside their range.
 
-    From a single run, its loss is returned if its cost equals `amount` within the tolerance `EQUAL`.
+    If there is a single run, return its loss if its cost equals `amount` within the tolerance `EQUAL`.
 
     >>> lengths = [CostPoint(loss, {"flops": flops}) for flops, loss in ((100.0, 3.0), (400.0, 2.0))]
     >>> round(loss_at(lengths, 200.0, "flops"), 6), loss_at(lengths, 500.0, "flops")

@@ -33,10 +33,7 @@ WEIGHTS = "healed.safetensors"
 
 
 class Learning:
-    """Make the weights that `options` select trainable, and freeze all others.
-
-    If adapters are trained, `handle` is the peft model.
-    """
+    """Make the weights that `options` select trainable, and freeze all others; `handle` is the peft model, if any."""
 
     def __init__(self, stack: Stack, options: HealingOptions) -> None:
         self.stack = stack

@@ -23,7 +23,7 @@ from layerwise.errors import TrainError
 class CurriculumPhase:
     """Phase of pretraining, from step `first` to step `end` (exclusive).
 
-    Each step reads `batch_size` of the `segments` segments of up to `length` tokens.
+    Each step reads `batch_size` segments of up to `length` tokens, out of `segments`.
 
     Raises:
         TrainError: If there are fewer segments than `batch_size`.

@@ -20,7 +20,7 @@ PLAIN = ("bias", "norm", "embedding", "scalars")
 
 
 class Lamb(torch.optim.Optimizer):
-    """LAMB with bias correction, and with weight decay as part of the update that the trust ratio scales.
+    """LAMB with bias correction. The trust ratio also scales the weight decay.
 
     At step t (from 1), for a tensor w with gradient g and moments m and v, which are initially 0:
 

@@ -28,9 +28,8 @@ class PretrainingRecipe:
     """Recipe of a pretraining run; the defaults are those of the published small model.
 
     Args:
-        variant: Name of the variant in the results.
         initialization: Initialization of the layer weights (default: that of the architecture).
-        batch_size: Number of short segments per step; of long segments, a step reads a quarter as many.
+        batch_size: Number of short segments per step. A step with long segments reads a quarter as many.
         lengths: Maximum number of tokens of a short and a long segment.
         short: Share of the steps that read short segments.
         floor: Final learning rate, relative to the peak (`learning_rate`).
@@ -40,7 +39,7 @@ class PretrainingRecipe:
         padding_free: Do not compute padding, except in attention.
         evals: Number of validations and checkpoints.
         validation: Number of segments for validation.
-        seconds: Train for as many steps as fit in this time instead of `steps`.
+        seconds: Train for as many steps as fit in this time. It replaces `steps`.
         vocabulary: Size of the tokenizer to train (default: depends on the size of the text).
     """
 
@@ -96,11 +95,7 @@ class PretrainingRecipe:
         return round(self.short * self.steps)
 
     def phases(self, counts: Sequence[int]) -> tuple[CurriculumPhase, ...]:
-        """Return the phases, given the number of short and of long segments (`counts`).
-
-        Raises:
-            TrainError: If there are fewer segments than in a batch.
-        """
+        """Return the phases, given the number of short and of long segments (`counts`)."""
         edges = (0, self.switch, self.steps)
         sizes = zip(self.lengths, (self.batch_size, self.batch_size // 4), edges, edges[1:], counts, strict=False)
         return tuple(

@@ -130,8 +130,6 @@ def trainer_of(
 
 
 class PretrainingTrainer(DividedValidation):
-    """Trainer with the batches, optimizer and learning rate of a `PretrainingRecipe`."""
-
     optimizer: Any
     lr_scheduler: Any
 
