@@ -505,7 +505,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int | str]] = {
     "card": (("in.gguf", "--plan", "0-2", "--card", "--output", "out.gguf"), 3),
     "a group": (("in.gguf", "--plan", "0 (1|2)", "--output", "out.gguf"), "has a group"),
     "another model": (("demo", "--plan", "0-2", "--output", "out.gguf"), "convert_hf_to_gguf.py"),
-    "two models": (("in.gguf", "in.gguf", "--plan", "a:0 b:1", "--output", "out.gguf"), "requires exactly one GGUF model"),
+    "two models": (("in.gguf", "in.gguf", "--plan", "a:0 b:1", "--output", "out.gguf"), "exactly one GGUF model"),
     "an idle option": (("in.gguf", "--plan", "0", "--compact", "--output", "out.gguf"), "--compact has no effect"),
     "an absent file": (("no.gguf", "--plan", "0", "--output", "out.gguf"), "no.gguf does not exist"),
 }

@@ -400,7 +400,7 @@ def test_rules_and_random_allocations_fit_and_differ() -> None:
 
 def test_a_budget_below_the_fewest_bits_requires_skipped_layers() -> None:
     objective = PlantedObjective(4, coupling=0.0, seed=0)
-    with pytest.raises(MeasureError, match="must be at least 118 bytes, the size with every layer in its smallest type"):
+    with pytest.raises(MeasureError, match="at least 118 bytes, the size with every layer in its smallest type"):
         list(allocate(objective, bits_space(4, 4.0), {}))
     own = bits_space(4, 4.0, ("drop", "bits"))
     best = next(iter(rank_plans(allocate(objective, own, {}), own)))

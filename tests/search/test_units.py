@@ -243,7 +243,7 @@ def test_rounds_have_a_known_cost_and_rows_of_every_rung(stack: Stack, reading: 
     evaluator.evaluate([whole], 0, whole)
     read = len(rungs[0].windows)
     for plan, count in ((whole, read), (other, 0)):
-        with pytest.raises(MeasureError, match=rf"plan {plan} must be evaluated on all {windows} windows of the text, got {count}"):
+        with pytest.raises(MeasureError, match=rf"must be evaluated on all {windows} windows .* got {count}"):
             evaluator.losses([plan])
     evaluator.evaluate([whole], 1, whole)
     assert sum(row.tokens for row in evaluator.losses([whole])) == sum(window.scored for window in reading.windows)
