@@ -244,7 +244,7 @@ def recipes(names: Iterable[str], options: Options, depth: int) -> tuple[Recipe,
 
 
 def added_by(extension: object) -> str | None:
-    """Describe the module that layers trained with this extension cannot run without; return None if there is none.
+    """Describe the module of an extension that its layers need in order to run; return None if there is none.
 
     >>> added_by("plain") is None
     True

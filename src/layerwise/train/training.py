@@ -29,7 +29,7 @@ from layerwise.train.training_log import Progress
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """Base model of training runs: `open` loads a new copy, `weights` is its hash, `location` its folder or hub id."""
+    """Base model of training runs: `open` loads a new copy, and `weights` is the hash of its weights."""
 
     open: Callable[[], Stack]
     weights: str

@@ -1,4 +1,4 @@
-"""The steps of `layerwise time`. Rows of `time_round` have ms by plan, setting (`condition`) and round (`seed`)."""
+"""The steps of `layerwise time`. In rows of `time_round`, `condition` is the setting and `seed` the round."""
 
 from __future__ import annotations
 

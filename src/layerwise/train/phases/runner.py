@@ -191,7 +191,7 @@ class GrowthTrainer(PlanTrainer):
             if not isinstance(created, LambdaLR):
                 raise TrainError(
                     "the learning rate schedule must be linear, cosine or constant if there are phases, got "
-                    f"{self.args.lr_scheduler_type}."
+                    f"{self.args.lr_scheduler_type}. Change lr_scheduler_type."
                 )
             factors = [self._factor(curve) for curve in created.lr_lambdas]
             self.lr_scheduler = LambdaLR(optimizer or self.optimizer, factors)

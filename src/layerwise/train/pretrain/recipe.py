@@ -30,7 +30,7 @@ class PretrainingRecipe:
     Args:
         initialization: Initialization of the layer weights (default: that of the architecture).
         batch_size: Number of short segments per step. A step with long segments reads a quarter as many.
-        lengths: Maximum number of tokens of a short and a long segment.
+        lengths: Maximum number of tokens in a short and in a long segment.
         short: Share of the steps that read short segments.
         floor: Final learning rate, relative to the peak (`learning_rate`).
         warmup: Share of steps in which the learning rate rises.
