@@ -185,7 +185,7 @@ def test_python_rejects_invalid_arguments_at_once(runs: tuple[Path, Path], tmp_p
         layerwise.compare(runs[0])
     with pytest.raises(RunError, match="requires at least two runs"):
         layerwise.compare()
-    with pytest.raises(RunError, match="must be passed once, got"):
+    with pytest.raises(RunError, match="must be given only once, got"):
         layerwise.compare(runs[0], str(runs[0]))
     with pytest.raises(OptionError, match="empty string"):
         layerwise.compare(runs[0], "")

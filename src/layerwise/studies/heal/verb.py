@@ -140,7 +140,9 @@ def heal(
     if steps is not None and epochs is not None:
         raise OptionError(f"{spell('steps')} and {spell('epochs')} cannot be combined. Pass one of them.")
     if not tasks and (task_folder is not None or task_limit is not None):
-        raise OptionError(f"{spell('task_folder')} and {spell('task_limit')} require {spell('tasks')}.")
+        raise OptionError(
+            f"{spell('task_folder')} and {spell('task_limit')} require {spell('tasks')}. Pass it, or remove them."
+        )
     check_push(push, private=private)
     from layerwise.studies.heal.variants import Healing, build_variants
 

@@ -203,7 +203,7 @@ def _check_edits(budget: Budget, edits: Sequence[Edit], *, has_sources: bool) ->
         )
     if others := [edit for edit in edits if edit not in (BITS, *EDITS_WITH_BITS)]:
         raise OptionError(
-            f"{name} bits can be combined with {', '.join(EDITS_WITH_BITS)}, got {', '.join(others)}. Remove it."
+            f"{name} bits can only be combined with {', '.join(EDITS_WITH_BITS)}, got {', '.join(others)}. Remove it."
         )
     if has_sources:
         raise OptionError(f"{name} bits and {spell('source')} cannot be combined. Pass one of them.")
