@@ -269,7 +269,7 @@ def test_another_model_provides_layers(stack: Stack, corpus: Corpus, tmp_path: P
         ({"budget": "layers=3", "edits": ("bits",)}, "edits bits requires a budget of bytes, got layers=3"),
         (
             {"budget": "bytes=0.5x", "edits": ("bits", "sublayers")},
-            "can be combined with drop, repeat, reorder, got sublayers",
+            "can only be combined with drop, repeat, reorder, got sublayers",
         ),
         ({"budget": "bytes=0.5x", "edits": ("bits",), "source": ("b",)}, "edits bits and source cannot be combined"),
         ({"budget": "layers=3", "context": 9}, "context requires latency or budget ms=NUMBER"),

@@ -45,7 +45,7 @@ class ComparisonResult(Reported):
         from layerwise.studies.compare.side_by_side import compare_side_by_side
 
         if self.fail_if_worse is not None:
-            raise RunError("--fail-if-worse requires evaluations, got runs. Pass the RUN/lm_eval/PLAN of each run.")
+            raise RunError("--fail-if-worse requires evaluations, got runs. Pass RUN/lm_eval/PLAN of each run.")
         read = []
         for folder in self.folders:
             with Run.open(folder) as run:
