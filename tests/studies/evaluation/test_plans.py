@@ -158,7 +158,7 @@ def test_models_of_different_depth_are_an_error(tmp_path: Path) -> None:
     (model,) = _models(tmp_path)
     deeper = replace(model, variant="deep", members=PlanChoice(("painters",)).list_members(6))
     check_one_depth([model, model])
-    with pytest.raises(DataError, match=r"different ones \(bert/0 has 4 layers, deep/0 has 6 layers\)"):
+    with pytest.raises(DataError, match=r"but bert/0 has 4 layers, deep/0 has 6 layers"):
         check_one_depth([model, deeper])
 
 
