@@ -465,7 +465,7 @@ def test_samplers_and_schedules_without_support_are_rejected(tmp_path: Path, mon
         run(EVENTFUL, tmp_path, lr_scheduler_type="reduce_lr_on_plateau")
 
     growth = GrowthExtension(EVERYTHING, 12, COST)
-    with pytest.raises(TrainError, match=r"A growth schedule cannot be combined with a sampler"):
+    with pytest.raises(TrainError, match=r"a growth schedule cannot be combined with a sampler"):
         Recipe("any", SETTINGS, Drop(0.5), extension=growth)
 
     begun = PlanTrainer.__init__

@@ -150,7 +150,7 @@ def test_length_and_batch_size_change_at_the_given_step_if_they_fit() -> None:
     assert len(Batches((SHORT, LONG), seed=0)) == 10
     assert list(Batches((SHORT,), seed=0)) != list(Batches((SHORT,), seed=1))
 
-    with pytest.raises(TrainError, match=r"must be at most 5, the number of segments of up to 128 tokens .* got 8"):
+    with pytest.raises(TrainError, match=r"must be at most 5, because .* segments of up to 128 tokens, got 8"):
         CurriculumPhase(128, 8, 0, 9, segments=5)
     with pytest.raises(TrainError, match="got 2 segments of length 512"):
         Batches((SHORT, LONG), seed=0, passes=4)
