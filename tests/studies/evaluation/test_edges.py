@@ -67,7 +67,7 @@ def test_models_of_a_run_with_layer_weights_are_evaluated_without_edges(tmp_path
     command = ("evaluate", run, "--limit", "8", "--without-edges")
     ended = layerwise(*command, "40%,2<-1+*<-0")
     assert ended.code == 0, ended.err
-    assert "without edges: 2 conditions of 1 models" in ended.err + ended.out
+    assert "without edges: 2 conditions for 1 models" in ended.err + ended.out
     assert "pairs without edges" in ended.out
     rows = edge_rows(run)
     assert {named(row).partition(" ")[0] for row in rows} == {"elc/0"}
