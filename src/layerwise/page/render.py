@@ -175,7 +175,8 @@ def _explained(data: ReportData) -> tuple[Sequence[str], list[tuple[str, str]]]:
         method[1:1] = (line.format(fewest=MIN_UNITS) for line in _words(f"intervals over {data.units}"))
     variants = dict(_list_terms("variants"))
     described = ((name, variants[name]) for name in variant_names if name in variants)
-    return method, [*described, *_list_terms(f"{about}, glossary")]
+    terms = "diagnosis" if about == "sweep" and "diagnosis" in kinds and "sweep" not in kinds else about
+    return method, [*described, *_list_terms(f"{terms}, glossary")]
 
 
 def _list_terms(about: str) -> Iterator[tuple[str, str]]:

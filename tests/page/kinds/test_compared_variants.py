@@ -20,5 +20,5 @@ def test_more_loss_is_worse_and_more_accuracy_better(task: str, better: int, sig
     low, high = sorted((sign * 0.05, sign * 0.2))
     (finding,) = page.difference_findings(of(compared(task, sign * 0.1, low, high, 0.01)))
     word, verdict = ("Better", "supported") if sign == better else ("Worse", "contradicted")
-    assert finding.answer.startswith(f"{word}: ")
+    assert finding.answer.startswith(f"{word} in ")
     assert finding.verdict == verdict

@@ -121,13 +121,13 @@ def test_the_recommended_proxy_agrees_with_skipping() -> None:
         block_influence=(0.5, 0.1, 0.03),
     )
     assert text.startswith("Recommended proxy for this model: gate sensitivity 0.740 [0.300, 0.950].")
-    assert "Other proxies that agree with skipping: angular distance 0.700" in text
+    assert "Other proxies that rank layers as skipping does: angular distance 0.700" in text
     # Holm's correction asks the third of four for p below 0.05 / 2.
-    assert "No better than chance: Block Influence 0.500 [0.100, 0.950] and gate gradient −0.150" in text
+    assert "Proxies no better than chance: Block Influence 0.500 [0.100, 0.950] and gate gradient −0.150" in text
 
 
 @pytest.mark.parametrize("angular", [(0.8, None, 0.01), (0.8, -0.1, 0.01), (0.8, 0.2, 0.2)])
 def test_no_proxy_is_recommended_without_evidence(angular: tuple[float, float | None, float]) -> None:
     """The correlation has no interval, contains zero, or does not exceed chance."""
-    assert recommended(angular=angular).startswith("No proxy is recommended: none agrees with skipping")
+    assert recommended(angular=angular).startswith("No proxy is recommended: none ranks layers as skipping does")
     assert recommended() == ""

@@ -73,9 +73,21 @@ CORRECTED = replace(difference("importance", "uniform", *BETTER), p=0.03, p_adju
 BOTH = ("permuted", "reversed")
 VERDICTS: list[tuple[ReportData, str, str | None]] = [
     # less loss is better, more is worse, the rest inconclusive
-    (planned_study(BETTER), "the importance schedule is better than uniform training, −0.0500", "supported"),
-    (planned_study(WORSE), "the importance schedule is worse than uniform training, +0.0500", "contradicted"),
-    (planned_study(OPEN), "inconclusive: the importance schedule changes the loss", "inconclusive"),
+    (
+        planned_study(BETTER),
+        "the importance schedule is better than uniform training, with a loss difference of −0.0500",
+        "supported",
+    ),
+    (
+        planned_study(WORSE),
+        "the importance schedule is worse than uniform training, with a loss difference of +0.0500",
+        "contradicted",
+    ),
+    (
+        planned_study(OPEN),
+        "the loss difference between the importance schedule and uniform training is inconclusive: ",
+        "inconclusive",
+    ),
     (planned_study(OPEN), "(minimum detectable effect 0.0250) over 3 seeds.", "inconclusive"),
     # layer roles matter only where every control is beaten
     *(
@@ -101,7 +113,7 @@ VERDICTS: list[tuple[ReportData, str, str | None]] = [
     # differences need an interval; the corrected p decides
     (
         of(held_out("importance"), held_out("uniform"), *bare("uniform", "permuted")),
-        "by −0.500 nats/token, without an interval over 1 seed. It is not distinguishably worse with its layer",
+        "is −0.500 nats/token, without an interval over 1 seed. It is not distinguishably worse with its layer",
         None,
     ),
     (of(CORRECTED), "−0.0700, −0.0300] nats/token (adjusted p 0.20)", "inconclusive"),
@@ -173,8 +185,12 @@ def test_the_baseline_is_a_finding(rows: list[Score], question: str, words: str)
     ("rows", "words"),
     [
         (TRIED, "The learning rate was tuned."),
-        (AT_END, "Try more values of the learning rate of a, whose best value is at an end of the range tried."),
-        (ended(0.1, 4.2), "The learning rate was not tuned, so the result may differ at another one."),
+        (
+            AT_END,
+            "Try more values of the learning rate of a, because its best value is at an end of the range that was"
+            " tried.",
+        ),
+        (ended(0.1, 4.2), "The learning rate was not tuned, so the result may differ at another learning rate."),
     ],
 )
 def test_the_tuning_is_described(rows: list[Score], words: str) -> None:

@@ -33,7 +33,7 @@ def data(scores: Iterable[Score]) -> ReportData:
     ("seeds", "documents", "said"),
     [
         (3, 148, "Intervals of trained models are over 3 seeds and 148 documents."),
-        (2, 7, "Intervals of trained models are over 2 seeds and the windows of 7 documents."),
+        (2, 7, "Intervals of trained models are over 2 seeds and the text windows of 7 documents."),
         (1, 148, "With one seed, intervals are over 148 documents only. Another seed may differ"),
     ],
 )

@@ -56,8 +56,8 @@ def test_a_variant_at_chance_is_not_said_to_know() -> None:
         Score("blimp", "accuracy", value, value - 0.01, value + 0.01, variant=variant)
         for variant, value in (("elc", 0.6), ("ltg", 0.505), ("zero", 0.45))
     ]
-    assert next(page.suite_findings(of(*rows[:2]))).answer.endswith("above chance (50 %): elc.")
-    assert next(page.suite_findings(of(*rows))).answer.endswith("above chance (50 %): elc; below it: zero.")
+    assert next(page.suite_findings(of(*rows[:2]))).answer.endswith("Above chance (50 %): elc.")
+    assert next(page.suite_findings(of(*rows))).answer.endswith("Above chance (50 %): elc; below chance: zero.")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_variant_at_chance_is_not_said_to_know() -> None:
 def test_uniform_is_an_equivalence(low: float, high: float, words: str) -> None:
     distance = Score(UNIFORMITY, "distance", (low + high) / 2, low, high, variant="elc")
     text, state = answers(page.stability_findings(of(distance)))["Are the layer weights uniform?"]
-    assert text.startswith(f"elc {words}, distance ")
+    assert text.startswith(f"{words.capitalize()}: elc (distance ")
     assert state == ("inconclusive" if words == "inconclusive" else "supported")
 
 

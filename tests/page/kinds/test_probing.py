@@ -32,6 +32,6 @@ def text(gain: float, difference: float) -> str:
 )
 def test_findings_follow_the_intervals(gain: float, difference: float, is_learned: bool, side: str) -> None:
     said = text(gain, difference)
-    assert ("randomly initialized model, inconclusive" in said) is not is_learned
+    assert ("randomly initialized model, which is inconclusive" in said) is not is_learned
     assert side in said
     assert ("is inconclusive at every state" in said) is not is_learned

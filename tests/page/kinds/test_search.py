@@ -16,9 +16,9 @@ def test_the_verdict_of_a_control_follows_its_difference_and_p(sign: int, word: 
     rows = (replace(row, value=sign * row.value) if row.metric == "above_chosen" else row for row in RUN.scores)
     turned = replace(RUN, scores=tuple(rows))
     text = "\n".join(write_findings(turned))
-    assert f"above that of the selected plan, {word} (adjusted p 0.010)" in text
-    limit = "inconclusive: this text can only detect differences above 0.0700 nats/token"
-    assert f"above that of the selected plan, {limit}" in text
+    assert f"above that of the selected plan, which is {word} (adjusted p 0.010)" in text
+    limit = "inconclusive (adjusted p 0.60), because this text can only detect differences above 0.0700 nats/token"
+    assert f"above that of the selected plan, which is {limit}" in text
     assert SEARCH_KIND.answer(turned).endswith(
         f"It has a {chosen} loss than the controls “Block Influence” and “random plans”. "
         "The text is too short to separate it from the control “smallest skip effect”."
@@ -46,7 +46,7 @@ def test_a_gain_is_reported_only_if_the_interval_excludes_a_loss(high: float, wo
     assert words in text
 
 
-@pytest.mark.parametrize(("half", "words"), [(0.005, "equal within 0.005 nats"), (0.0051, "inconclusive: ")])
+@pytest.mark.parametrize(("half", "words"), [(0.005, "equal within 0.005 nats"), (0.0051, "inconclusive (")])
 def test_a_control_is_equal_only_if_its_interval_is_within_the_margin(half: float, words: str) -> None:
     rows = (
         replace(row, value=0.001, low=-half, high=half, p=0.6, p_adjusted=0.6, mde=0.007)

@@ -30,15 +30,17 @@ def rows(condition: str, p_adjusted: float) -> list[Score]:
             "40%",
             0.049,
             "What does elc/1 lose on BLiMP without the weakest 40% of its edges?",
-            "Margin −0.500 nats [−0.700, −0.300] (12 of 20 edges left); as many random edges −0.100 nats "
-            "[−0.200, +0.100] (p = 0.040). 1 of 2 phenomena change: ellipsis −0.90 nats [−1.20, −0.60].",
+            "The margin changes by −0.500 nats [−0.700, −0.300] with 12 of 20 edges left; without as many random edges,"
+            " it changes by −0.100 nats [−0.200, +0.100] (p = 0.040). 1 of 2"
+            " phenomena change: ellipsis −0.90 nats [−1.20, −0.60].",
         ),
         (
             "3<-0",
             0.051,
             "What does elc/1 lose on BLiMP without the edges 3<-0?",
-            "Margin −0.500 nats [−0.700, −0.300], inconclusive (12 of 20 edges left); as many random edges "
-            "−0.100 nats [−0.200, +0.100] (p = 0.040). 0 of 2 phenomena change.",
+            "The margin changes by −0.500 nats [−0.700, −0.300] with 12 of 20 edges left, which is inconclusive;"
+            " without as many random edges, it changes by −0.100 nats [−0.200, +0.100] (p = 0.040). 0 of 2"
+            " phenomena change.",
         ),
     ],
 )

@@ -272,7 +272,7 @@ def summary(data: ReportData) -> str:
         return (
             "Inconclusive: no variant is distinguishable from chance in random order."
             if all(shuffled)
-            else "Inconclusive which variants survive random order: the intervals allow both answers."
+            else "It is inconclusive which variants survive random order: the intervals allow both answers."
         )
     parts = [f"{words} {join_words(groups[fate])}" for fate, words in BY_WHOM.items() if groups[fate]]
     return f"Random order is {'; '.join(parts)}." if parts else " ".join(_merged(data))
@@ -285,7 +285,8 @@ def _merged(data: ReportData) -> Iterator[str]:
         merged, members = (rows.one(variant=variant, strategy=way) for way in (vocab.MERGED, "members"))
         if merged is not None and members is not None:
             yield (
-                f"{variant} merged from random layers scores {lead.show.text(merged)}, its members in random order "
+                f"{variant} merged from random layers scores {lead.show.text(merged)}, and its members in random order"
+                " score "
                 f"{lead.show.text(members)}."
             )
 
@@ -314,7 +315,7 @@ def fates(data: ReportData) -> Iterator[str]:
             **EVERY_LAYER,
         )
         if gap is not None:
-            pieces.append(f"Compared with the baseline in random order: {difference.text(gap)} {difference.axis}.")
+            pieces.append(f"In random order, it differs from the baseline by {difference.text(gap)} {difference.axis}.")
         yield f"{variant}: {' '.join(pieces)}"
 
 
@@ -398,7 +399,7 @@ def node_sentences(data: ReportData) -> Iterator[str]:
 
 def _node_verdicts(rows: Rows, lead: LeadQuantity) -> Iterator[str]:
     questions = {
-        (vocab.BLOCKS, vocab.SINGLE): "The layers of a block cost {} together {} one by one",
+        (vocab.BLOCKS, vocab.SINGLE): "The layers of a block cost {} together {} when skipped one by one",
         (vocab.BLOCKS, vocab.SCATTERED): "A block costs {} {} the same number of random layers",
         (vocab.ROUND_ROBIN, vocab.BLOCKS): "Round robin costs {} {} blocks",
     }
@@ -411,7 +412,7 @@ def _node_verdicts(rows: Rows, lead: LeadQuantity) -> Iterator[str]:
         elif row.low > 0.0 or row.high < 0.0:
             yield f"{words.format('more' if row.low > 0.0 else 'less', 'than')}."
         else:
-            yield f"{words.format('more or less', 'than')}: inconclusive."
+            yield f"It is inconclusive whether {words[0].lower()}{words[1:].format('more or less', 'than')}."
 
 
 def present(data: ReportData) -> set[str]:

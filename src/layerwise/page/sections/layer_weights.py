@@ -36,9 +36,9 @@ def suite_findings(data: ReportData) -> Iterator[Finding]:
         chance = CHANCE_OF_PAIRS / 100
         above = [str(row.variant) for row in scores if row.low is not None and row.low > chance]
         below = [str(row.variant) for row in scores if row.high is not None and row.high < chance]
-        names = "all" if len(above) == len(scores) and len(scores) > 1 else join_words(above) or "none"
-        under = f"; below it: {join_words(below)}" if below else ""
-        answer = f"{list_scores(scores, ACCURACY)}; above chance ({CHANCE_OF_PAIRS:g} %): {names}{under}."
+        names = "all variants" if len(above) == len(scores) and len(scores) > 1 else join_words(above) or "no variant"
+        under = f"; below chance: {join_words(below)}" if below else ""
+        answer = f"{list_scores(scores, ACCURACY)}. Above chance ({CHANCE_OF_PAIRS:g} %): {names}{under}."
         is_decided = None if all(row.low is None for row in scores) else True
         yield Finding(f"How accurate is each variant on {format_suite(suite)}?", answer, to_verdict(is_decided))
 

@@ -151,7 +151,7 @@ PARTS: tuple[Part, ...] = (
     Pivot(
         name="every-training",
         derive=_facts,
-        rows={"training": "variant"},
+        rows={"training run": "variant"},
         folded=True,
         columns=tuple(Column(head, metric) for metric, head in FACTS.items()),
     ),

@@ -37,10 +37,13 @@ def edge_findings(data: ReportData) -> Iterator[Finding]:
         random = group.one(metric="margin", task=ALL, against=RANDOM)
         is_decided = is_resolved(change, data.level)
         edges, every = group.value(metric="edges"), group.value(metric="edges_of_model")
-        remaining = "" if edges is None or every is None else f" ({edges:g} of {every:g} edges left)"
-        words = "" if is_decided else ", inconclusive"
-        control = f"; as many random edges {NATS.text(random)} (p = {format_p(random)})" if random is not None else ""
-        answer = f"Margin {NATS.text(change)}{words}{remaining}{control}.{_edge_phenomena(group, data.level)}"
+        remaining = "" if edges is None or every is None else f" with {edges:g} of {every:g} edges left"
+        words = "" if is_decided else ", which is inconclusive"
+        control = ""
+        if random is not None:
+            control = f"; without as many random edges, it changes by {NATS.text(random)} (p = {format_p(random)})"
+        answer = f"The margin changes by {NATS.text(change)}{remaining}{words}{control}."
+        answer += _edge_phenomena(group, data.level)
         removed = str(change.condition)
         without = f"the weakest {removed} of its edges" if removed.endswith("%") else f"the edges {removed}"
         question = (

@@ -81,11 +81,8 @@ def _rule(finding: Finding) -> str:
 
 def _power(finding: Finding) -> str:
     mde = None if finding.estimate is None else finding.estimate.mde
-    return (
-        ""
-        if mde is None
-        else f"Minimum detectable effect (80 % power): {format_number(mde)} {finding.unit}".rstrip() + "."
-    )
+    unit = finding.unit.partition("(")[0]  # the threshold already explains the unit
+    return "" if mde is None else f"Minimum detectable effect (80 % power): {format_number(mde)} {unit}".rstrip() + "."
 
 
 INTRODUCTION = (

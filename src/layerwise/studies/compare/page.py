@@ -117,7 +117,9 @@ def describe_claim(rows: Rows) -> str:
     )
     if every.metric == TOO_FEW:
         return f"Measured in {of}, which is too few to compare."
-    parts = [f"Measured in {of}. In every measured model: {every.metric}. In any measured model: {some.metric}."]
+    parts = [
+        f"Measured in {of}. Verdict for every measured model: {every.metric}; for any measured model: {some.metric}."
+    ]
     decided = Rows(row for row in runs if row.metric not in (Verdict.INCONCLUSIVE, Verdict.NOT_MEASURED))
     for left, words in (
         (1.0, "After correction over the models, it holds in {}."),
@@ -201,7 +203,7 @@ def _draw_curves(data: ReportData) -> Iterator[Part]:
     )
     yield Pivot(
         name="half",
-        title=f"Nearest to half of the depth: {first}",
+        title=f"With about half of the layers affected: {first}",
         rows={"strategy": "strategy"},
         across="variant",
         derive=lambda data: (replace(row, strategy=format_strategy(row)) for row in read_at_half(data)),

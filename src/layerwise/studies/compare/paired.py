@@ -39,9 +39,9 @@ def list_findings(data: ReportData) -> Iterator[str]:
     rows, losses = (data.rows.where(measure=each) for each in (vocab.PAIRED, vocab.TOLERANCE))
     exceeded, unsettled = (losses.where(verdict=each) for each in (vocab.EXCEEDED, vocab.INCONCLUSIVE))
     if exceeded:
-        yield f"FAILS: shown to be worse by more than {exceeded[0].margin:g}: {name_row(exceeded)}."
+        yield f"FAILS: scores shown to have lost more than {exceeded[0].margin:g}: {name_row(exceeded)}."
     elif losses:
-        yield f"Passes: nothing is shown to be worse by more than {losses[0].margin:g}."
+        yield f"Passes: no score is shown to have lost more than {losses[0].margin:g}."
     counts = [f"{len(rows.where(verdict=each))} {label(each)}" for each in vocab.PAIRED_DECISIONS]
     margin = data.manifest["margin"]
     yield f"Of {len(rows)} differences from {rows[0].against}, with a margin of ±{margin}: {join_words(counts)}."
@@ -49,7 +49,7 @@ def list_findings(data: ReportData) -> Iterator[str]:
         if own := rows.where(verdict=decision):
             yield f"Shown to be {decision}: {name_row(own)}."
     if unsettled and not exceeded:
-        yield f"Inconclusive, so these may be worse by more than tolerated: {name_row(unsettled)}."
+        yield f"Inconclusive scores, which may have lost more than tolerated: {name_row(unsettled)}."
     yield from (note.text for note in data.notes)
 
 

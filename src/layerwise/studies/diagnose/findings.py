@@ -28,35 +28,40 @@ PUBLISHED_DAMAGE, EQUAL_DAMAGE = ("noise_50", "layer"), ("equal_damage", "layer"
 PREDICTABLE = Question(
     "Can the weights of a layer be predicted from its neighbors?",
     "R² is measured on held-out rows of the weights and on held-out layers. Both must exceed 0.5 and the R² of every"
-    " null. Intervals over layers are widened by √3, because each layer takes part in three fits. Tensor types with as"
-    " many predictors as rows are excluded from the in-sample R², because any fit to them is exact.",
+    " null. Intervals over layers are widened by √3, because each layer takes part in three fits. Tensor types with at"
+    " least as many predictors as rows are excluded from the in-sample R², because any fit to them is exact.",
     Published(PAPER, "A layer's weights are predicted from its neighbors with R² 0.91.", "R² 0.91", "metric 1"),
     "(R² on held-out weights)",
     MIN_R2,
 )
 OSCILLATION = Question(
     "Do weights oscillate from layer to layer?",
-    "The correlation of successive weight differences at lag 1 is compared with that of the same layers in random"
-    " orders. The weights of each layer are divided by their norm first. Independent layers of equal norm have a"
+    "The correlation of the weight differences of successive layers (lag 1) is compared with that of the same layers in"
+    " random orders. The weights of each layer are divided by their norm first. Independent layers of equal norm have a"
     " correlation of −0.5.",
-    Published(PAPER, "Successive weight differences correlate at −0.50 everywhere.", "−0.50 at lag 1", "metric 1"),
+    Published(
+        PAPER,
+        "The weight differences of successive layers correlate at −0.50 everywhere.",
+        "−0.50 at lag 1",
+        "metric 1",
+    ),
     "(correlation minus that of random orders)",
     MIN_LAG,
 )
 CORE = Question(
     "Is there a core of layers that matters far more than the rest?",
     "The median effect of skipping a layer in the range must exceed twice that of the other layers. The published"
-    " range is scaled to the depth of the model. Ranges shifted by up to 1/15 of the depth are also tested,"
-    " with one correction for all of them. The paper also replaces layers by the average of their neighbors; as a"
+    " range is scaled to the depth of the model. Ranges shifted by up to 1/15 of the depth are also tested, and the"
+    " intervals are corrected for all of them. The paper also replaces layers by the average of their neighbors; as a"
     " control, they are replaced by random weights of the same norm.",
-    Published(PAPER, "A contiguous core matters far more than the rest.", "layers 8–11 of 30", "metric 2"),
+    Published(PAPER, "A contiguous core of layers matters far more than the rest.", "layers 8–11 of 30", "metric 2"),
     "nats/token (median effect of the range minus twice that of the other layers)",
     0.0,
 )
 ANTI_LAYERS = Question(
     "Do some layers do harm?",
-    "A layer is selected on one half of the text and confirmed on the other. All intervals hold together, with 95 %"
-    " confidence.",
+    "Skipping the layer must lower the loss. The layer is selected on one half of the text and confirmed on the other."
+    " All intervals hold simultaneously, with 95 % confidence.",
     Published(
         PAPER,
         "Some layers do harm: skipping layer 14 or 17 lowers the perplexity by 0.6 %.",
@@ -68,13 +73,13 @@ ANTI_LAYERS = Question(
 )
 RECOVERY = Question(
     "Do layers that matter recover more slowly?",
-    "Recovery is measured by the area between the loss curves of the damaged model and of an undamaged copy. The rank"
-    " correlation of this area with the effect of skipping is computed over layers. Heavier damage takes longer to undo"
-    " in any layer, so layers are compared after damage of equal size. Without such runs, the correlation is a partial"
-    " one, controlled for the initial damage.",
+    "Recovery is measured by the area between the loss curves of the damaged model and of an undamaged copy. The number"
+    " is the rank correlation over layers of this area with the effect of skipping. Heavier damage takes longer to undo"
+    " in any layer, so layers are compared after damage that increases the loss equally. Without such runs, a partial"
+    " correlation is used, controlled for the initial damage.",
     Published(
         PAPER,
-        "Damaged layers that matter take 200 steps to recover, others none.",
+        "Damaged layers that matter take 200 steps to recover, other layers none.",
         "200 steps for layers 8 and 11, none for layer 14",
         "metric 3",
     ),
@@ -83,9 +88,9 @@ RECOVERY = Question(
 )
 SCALING = Question(
     "Is scaling the only change that a layer survives?",
-    "Scaling by 0.9 changes the weights by a tenth of their norm. The median cost, over layers, of other changes"
-    " of this size is compared with it, with simultaneous intervals. The null is that the other changes cost more only"
-    " because they are larger, as in the published comparison.",
+    "Scaling by 0.9 changes the weights by a tenth of their norm. Its median cost over layers is compared with that of"
+    " other changes of the same size, with simultaneous intervals. The null is that the other changes cost more in the"
+    " paper only because they are larger.",
     Published(
         PAPER,
         "A layer survives scaling by 0.9, but four other changes raise the perplexity by millions of percent.",
@@ -116,14 +121,17 @@ def judge_weights_predictable(data: ReportData) -> Finding | None:
     is_weak = any(each.is_below(MIN_R2) for each in held.values())
     if is_strong and as_good:
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = f"No more than the null: {join_words(as_good)} predict as well."
+        answer = f"No more than the null: R² is as high for {join_words(as_good)}."
     elif is_strong and all(each.low > null.high for _, each, null in nulls):
         verdict, answer = Verdict.SUPPORTED, "Yes: most of the variance is predicted on held-out weights."
     elif is_weak and (inside is None or inside.is_above(MIN_R2)):
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = "No: R² is high only in sample; held-out weights are not predicted."
+        answer = "No: R² is high only for the weights used in the fit; held-out weights are not predicted."
     elif is_weak and inside is not None and inside.is_below(MIN_R2):
-        verdict, answer = Verdict.CONTRADICTED, "No: even in sample the fit explains less than half of the variance."
+        verdict, answer = (
+            Verdict.CONTRADICTED,
+            "No: even for the weights used in it, the fit explains less than half of the variance.",
+        )
     else:
         verdict, answer = (
             Verdict.INCONCLUSIVE,
@@ -144,7 +152,7 @@ def judge_weights_oscillate(data: ReportData) -> Finding | None:
         return None
     excess = Estimate.read(row)
     answers = {
-        "within": (Verdict.NO_BETTER_THAN_NULL, "No: these layers give the same correlation in any order."),
+        "within": (Verdict.NO_BETTER_THAN_NULL, "No: these layers give the same correlation in random orders."),
         "below": (Verdict.SUPPORTED, "Yes: the correlation is lower than with these layers in random orders."),
         "above": (Verdict.CONTRADICTED, "No: neighboring layers are more alike than layers in a random order."),
         "open": (
@@ -173,7 +181,8 @@ def judge_core_layers(data: ReportData) -> Finding | None:
         damaged += [layers] if average and random and average.is_above() and random.is_below() else []
     is_absent = all(estimate.is_below() for _, estimate in ranges.values())
     if any(estimate.is_above() for _, estimate in ranges.values()):
-        verdict, answer = Verdict.SUPPORTED, "Yes: a typical layer there matters more than twice a typical other layer."
+        verdict = Verdict.SUPPORTED
+        answer = "Yes: in some range near the published one, the median effect is more than twice that of other layers."
     elif is_absent and damaged:
         verdict = Verdict.NO_BETTER_THAN_NULL
         answer = (
@@ -182,7 +191,7 @@ def judge_core_layers(data: ReportData) -> Finding | None:
         )
     elif is_absent:
         verdict = Verdict.CONTRADICTED
-        answer = "No: in no range near the published one does the median layer matter twice as much as elsewhere."
+        answer = "No: in every range near the published one, the median effect is less than twice that of other layers."
     else:
         verdict, answer = Verdict.INCONCLUSIVE, "The interval is compatible with both yes and no."
     best = max(sorted(ranges), key=lambda layers: ranges[layers][1].value)
@@ -211,11 +220,16 @@ def judge_anti_layers(data: ReportData) -> Finding | None:
         answer = f"Yes: held-out text confirms that the loss falls without layer {join_words(list(map(str, harmful)))}."
     elif is_excluded and uncorrected:
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = f"Only by chance: without the correction over layers, layer {join_words(uncorrected)} looks harmful."
+        answer = (
+            f"Only by chance: layer {join_words(uncorrected)} looks harmful only without the correction over layers."
+        )
     elif is_excluded:
-        verdict, answer = Verdict.CONTRADICTED, "No: for every layer, the interval excludes the published gain."
+        verdict, answer = (
+            Verdict.CONTRADICTED,
+            "No: for every layer, the interval excludes a gain as large as the published one.",
+        )
     else:
-        verdict, answer = Verdict.INCONCLUSIVE, "The published gain is neither found nor excluded."
+        verdict, answer = Verdict.INCONCLUSIVE, "A gain as large as the published one is neither found nor excluded."
     return ANTI_LAYERS.answer(verdict, f"{answer} The estimate shown is that of layer {least}.", bounds[least])
 
 
@@ -244,7 +258,7 @@ def judge_recovery_follows_importance(data: ReportData) -> Finding | None:
         layers = format_count(int(own.value(metric="layers") or 0), "damaged layer")
         beyond = ", more than this model has" if 0 < data.depth < DECISIVE_LAYERS else ""
         verdict = Verdict.INCONCLUSIVE
-        answer = f"Only {layers} can be compared. About {DECISIVE_LAYERS} would be needed{beyond}."
+        answer = f"Only {layers} can be compared; about {DECISIVE_LAYERS} would be needed{beyond}."
     return RECOVERY.answer(verdict, answer, among)
 
 
@@ -268,11 +282,11 @@ def judge_only_scaling_survives(data: ReportData) -> Finding | None:
         verdict, answer = Verdict.SUPPORTED, "Yes: at equal size, scaling costs less than each of the other changes."
     elif mild and at_largest == {"above"}:
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = f"No: at equal size, {mild} cost no more than scaling. The published changes were larger."
+        answer = f"No: at equal size, {mild} cost no more than scaling. In the paper, the other changes were larger."
     elif mild and not at_largest.isdisjoint({"within", "below"}):
         verdict, answer = (
             Verdict.CONTRADICTED,
-            f"No: {mild} cost no more than scaling by 0.9, even when they are larger.",
+            f"No: {mild} cost no more than scaling by 0.9, even if they change the weights more.",
         )
     else:
         widest = max(equal.values(), key=lambda each: each.mde or 0.0)

@@ -157,7 +157,7 @@ def _list_members(data: ReportData) -> Iterator[str]:
     rows = data.rows.where(measure=vocab.CONTRAST, claim="joint_manipulation", metric="member")
     if rows:
         layers = join_words([str(layer) for layer in sorted(rows.axis("layer"))])
-        yield f"Layers {layers} cost little when skipped one at a time. Here they were changed together."
+        yield f"Layers {layers} cost little when skipped one at a time. In this table they were changed together."
 
 
 def list_manipulations(data: ReportData) -> Iterator[Part]:

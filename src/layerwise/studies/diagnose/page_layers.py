@@ -34,7 +34,7 @@ from layerwise.results.rows import Score
 
 VERDICT_NAMES = {
     "matters": "matters",
-    "no_effect": "without effect",
+    "no_effect": "no effect",
     "harmful": "harmful",
     "inconclusive": "inconclusive",
 }
@@ -113,7 +113,11 @@ def summarize(data: ReportData) -> Iterator[str]:
         if own and name != "inconclusive"
     ]
     if short := len(layers["inconclusive"]):
-        others = f"the other {short}" if short < len(verdicts) else f"all {format_count(short, 'layer')}"
+        others = (
+            f"the other {format_count(short, 'layer')}"
+            if short < len(verdicts)
+            else f"all {format_count(short, 'layer')}"
+        )
         clauses.append(f"for {others} the text is too short to tell")
     if clauses:
         yield to_sentence("; ".join(clauses))
@@ -134,14 +138,18 @@ def _name_layers(layers: Sequence[str], depth: int) -> str:
 def _describe(decision: str, layers: int) -> str:
     if decision == "matters":
         return "matters" if layers == 1 else "matter"
+    if decision == "no_effect":
+        return "has no effect" if layers == 1 else "have no effect"
     return f"{'is' if layers == 1 else 'are'} {VERDICT_NAMES[decision]}"
 
 
 def describe_margin(data: ReportData) -> Iterator[str]:
     margin = _read_margin(data)
-    counts = "the margin" if margin is None else f"±{margin:g} nats/token, the preset margin"
+    counts = (
+        "the margin (the smallest effect that counts)" if margin is None else f"the margin of ±{margin:g} nats/token"
+    )
     if read_layer_verdicts(data.rows):
-        yield f"“Without effect” means that the interval is inside {counts}."
+        yield f"“No effect” means that the interval is inside {counts}."
 
 
 def list_next_steps(data: ReportData) -> Iterator[str]:
@@ -151,9 +159,9 @@ def list_next_steps(data: ReportData) -> Iterator[str]:
     model = data.manifest.get("model") or "MODEL"
     if useless and len(useless) < data.depth:
         plan = skip(Plan.identity(data.depth), *useless)
-        without = join_words(list(map(str, useless)))
         yield (
-            f"Next: the effects of single layers do not add up, so measure the model without {without}:"
+            "Next: the effects of single layers do not add up, so measure the model without"
+            f" {_name_layers(list(map(str, useless)), 0)}:"
             f' layerwise sweep {model} --text PATH --plan "{plan}"'
         )
     elif verdicts and all(row.metric == "inconclusive" for row in verdicts.values()):
@@ -177,15 +185,15 @@ def recommend_proxy(data: ReportData) -> Iterator[str]:
     shown = {name: f"{TITLES.get(name, name)} {NUMBER.text(row)}" for name, row in compared.items()}
     others = join_words([shown[name] for name in ordered if name not in agreeing])
     if not agreeing:
-        yield "No proxy is recommended: none agrees with skipping more than by chance."
-        yield f"Rank correlations with skipping: {others}."
+        yield "No proxy is recommended: none ranks layers as skipping does better than by chance."
+        yield f"Rank correlations with the effect of skipping: {others}."
         return
     first, *more = [shown[name] for name in agreeing]
-    yield f"Recommended proxy for this model: {first}. The numbers are rank correlations with skipping."
+    yield f"Recommended proxy for this model: {first}. Numbers are rank correlations with the effect of skipping."
     if more:
-        yield f"Other proxies that agree with skipping: {join_words(more)}."
+        yield f"Other proxies that rank layers as skipping does: {join_words(more)}."
     if others:
-        yield f"No better than chance: {others}."
+        yield f"Proxies no better than chance: {others}."
 
 
 def _exceeds_chance(compared: Mapping[str, Score], level: float) -> frozenset[str]:

@@ -18,9 +18,9 @@ HALVES = {None: "whole layer", "attn": "attention", "mlp": "MLP"}
 INDEPENDENT = -0.5
 """The correlation of successive differences of independent layers of equal norm."""
 LAG_STRUCTURE = {
-    "smooth": "smooth",
+    "smooth": "the weights change smoothly",
     "no_lag_structure": "no different from random orders",
-    "oscillating": "oscillating",
+    "oscillating": "the weights oscillate",
     "inconclusive": "inconclusive",
 }
 HELD_OUT = {"heldout_rows_r2": "held-out rows", "heldout_layers_r2": "held-out layers"}

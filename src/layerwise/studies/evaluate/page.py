@@ -326,21 +326,10 @@ def attribution_findings(data: ReportData) -> Iterator[Finding]:
     ).where(unit=TOKENS)
     show = SIGNED.replace(scale=100.0)
     for task in run.axis("task"):
-        null = run.where(task=task, against=SHUFFLED).along("variant")
-        shares = "; ".join(
-            f"{row.variant} {show.text(row)}"
-            + (f" (shuffled labels {show.text(null[str(row.variant)])})" if row.variant in null else "")
-            for row in run.where(task=task, against=None)
-        )
+        shares = ", ".join(f"{row.variant} {show.text(row)}" for row in run.where(task=task, against=None))
         differ = [str(row.variant) for row in rows if is_resolved(row, data.level)]
-        others = (
-            f". Different from {find_baseline(data)}: {join_words(differ) or 'none with this many seeds'}"
-            if rows
-            else ""
-        )
-        answer = (
-            f"Attribution to linguistic minus surface words, each minus its share of the tokens, is {shares}{others}."
-        )
+        others = f" Significantly different from {find_baseline(data)}: {join_words(differ) or 'none'}." if rows else ""
+        answer = f"Preference for linguistic over surface words, in points: {shares}.{others}"
         yield Finding(
             f"Which words determine the decision ({task})?", answer, to_verdict(bool(differ) if rows else None)
         )
@@ -349,7 +338,10 @@ def attribution_findings(data: ReportData) -> Iterator[Finding]:
 def attribution_notes(data: ReportData) -> Iterator[str]:
     gaps = data.rows.where(measure=ATTRIBUTION, metric="gap")
     if gaps:
-        yield f"Completeness error: at most {format_fixed(100 * max(row.value for row in gaps), 2)} %."
+        yield (
+            f"Completeness error of the attributions: at most {format_fixed(100 * max(row.value for row in gaps), 2)}"
+            " %."
+        )
 
 
 def _column(head: str, metric: str, against: str | None = None) -> Column:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from layerwise.page.data import ReportData
 from layerwise.page.finding import judge_effect
-from layerwise.page.formatting import ACCURACY, PERCENT, lookup_format
+from layerwise.page.formatting import ACCURACY, PERCENT, lookup_format, to_sentence
 from layerwise.page.kind import Kind, Pivot, Section, Text, join_statements
 from layerwise.page.marks import Lines
 from layerwise.results.rows import Score
@@ -45,20 +45,22 @@ def write_findings(data: ReportData) -> Iterator[str]:
         rows = run if model is None else run.where(variant=model)
         suffix = "" if model is None else f" of {model}"
         for task in rows.where(metric="accuracy").axis("task"):
-            yield f"{lookup_format(FEATURES)(task)}{suffix}: {_describe_best(rows.where(task=task))}"
+            feature = lookup_format(FEATURES)(task)
+            best = f"{feature} is best read from {_describe_best(rows.where(task=task))}"
+            yield to_sentence(best) if model is None else f"In {model}, {best}"
         yield from _compare_sides(rows, suffix)
 
 
 def _describe_best(rows: Rows) -> str:
     states = [average(each) for each in rows.where(metric="accuracy", against=None).by("state").values()]
     best = max(states, key=lambda row: row.value)
-    text = f"best at state {best.state}, {ACCURACY.text(best)}"
+    text = f"state {best.state} (accuracy {ACCURACY.text(best)})"
     differences = [*rows.where(metric="accuracy_above", state=best.state)]
     if not differences:
-        return f"{text}; not compared with a randomly initialized model."
+        return f"{text}; it was not compared with a randomly initialized model."
     gained = average(differences)
-    verdict = "" if judge_effect(gained, 0.05) != "open" else ", inconclusive"
-    return f"{text}; {POINTS.text(gained)} compared with the randomly initialized model{verdict}."
+    verdict = "" if judge_effect(gained, 0.05) != "open" else ", which is inconclusive"
+    return f"{text}, {POINTS.text(gained)} compared with a randomly initialized model{verdict}."
 
 
 def _compare_sides(rows: Rows, suffix: str) -> Iterator[str]:

@@ -107,10 +107,10 @@ def write_findings(data: ReportData) -> Iterator[str]:
             yield f"{variant} gains {SIGNED.text(gain)} nats/token over the original model."
             continue
         if share is None:
-            yield f"The loss increase of the plan is inconclusive, so no share recovered by {variant} is given."
+            yield f"The loss increase of the plan is inconclusive, so the share that {variant} recovers is not given."
             continue
         text = f"{variant} recovers {SHARE.text(share)} % of the loss increase"
-        yield text + ("." if net is None else f"; net of the control's gain, {SHARE.text(net)} %.")
+        yield text + ("." if net is None else f", or {SHARE.text(net)} % if the gain of the control is subtracted.")
     yield from _describe_intervals(data)
     yield from map(_describe_contrast, data.rows.where(measure=vocab.HEALING_CONTRAST))
     yield from _describe_windows(data.rows.where(measure=vocab.HEALING_WINDOW, condition=vocab.HEALED))
@@ -129,7 +129,7 @@ def _describe_intervals(data: ReportData) -> Iterator[str]:
     if not seeds or not documents:
         return
     few = vocab.resampling_unit(documents) == "window"
-    units = f"the windows of {format_count(documents, 'document')}" if few else format_count(documents, "document")
+    units = f"the text windows of {format_count(documents, 'document')}" if few else format_count(documents, "document")
     yield (
         f"Intervals of trained models are over {seeds} seeds and {units}."
         if seeds > 1
@@ -144,8 +144,8 @@ def _describe_contrast(row: Score) -> str:
     if effect in ("better", "worse"):
         return f"{row.variant} is {effect} than {other}: {value}, adjusted p {format_adjusted_p(row)}."
     seeds = f"{row.documents} seed{'s' * (row.documents != 1)}"
-    detected = "" if row.mde is None else f"; minimum detectable effect {format_mde(row)}"
-    return f"{row.variant} compared with {other}: inconclusive with {seeds}, {value}{detected}."
+    detected = "" if row.mde is None else f" (minimum detectable effect {format_mde(row)})"
+    return f"{row.variant} differs from {other} by {value}, which is inconclusive with {seeds}{detected}."
 
 
 def _describe_windows(run: Rows) -> Iterator[str]:
@@ -163,8 +163,9 @@ def _describe_windows(run: Rows) -> Iterator[str]:
         )
     else:
         yield (
-            f"Interpolated number of middle layers up to which a healed model is no worse than {reference}:"
-            f" {NUMBER.text(crossing)}."
+            f"By interpolation, a healed model is no worse than {reference} up to {NUMBER.text(crossing)} skipped"
+            " middle"
+            " layers."
         )
     caveat = "" if against else " This includes the gain from training on this text."
     yield f"Compared with {reference}, {_describe_pattern(healed)}.{caveat}"
@@ -251,7 +252,7 @@ HEALING_KIND = Kind(
                         Column("accuracy (%)", "accuracy", SHARE.replace(bounds=False)),
                         Column("above the original model", ("above_original", "lost"), ABOVE),
                         Column("recovered (%)", "regained_share", SHARE),
-                        Column("net (%)", "net_share", SHARE),
+                        Column("recovered, net of the control (%)", "net_share", SHARE),
                     ),
                 ),
                 Lines(

@@ -52,8 +52,8 @@ TRAINED_ORDER = Question(
 )
 COLLAPSE = Question(
     "Does an ordinary model collapse in random order?",
-    "In random order, the accuracy of the baseline must be less than 5 points above chance, the share of the most"
-    f" common label.{CAUTION}",
+    "In random order, the accuracy of the baseline must be less than 5 points above chance (the share of the most"
+    f" common label).{CAUTION}",
     Published(
         PAPER,
         "In random order a model trained in order falls from 82.61 % to 0.13 %, which is chance.",
@@ -65,11 +65,12 @@ COLLAPSE = Question(
 )
 PRUNING = Question(
     "Does training in random order make pruning graceful?",
-    "The decline is the share of the accuracy above chance that is lost with half of the layers. It must be at least"
-    f" {100 * MIN_SPARED:g} points smaller than that of every variant trained in order.{CAUTION}",
+    "The decline is the share of the accuracy above chance that is lost if half of the layers are skipped. The decline"
+    f" of layershuffle must be at least {100 * MIN_SPARED:g} points smaller than that of every variant trained in"
+    f" order.{CAUTION}",
     Published(
         PAPER,
-        "Without further training, accuracy falls gradually as layers are skipped.",
+        "Without further training, accuracy falls gradually as more layers are skipped.",
         "70 to 80 % with 9 of 12 layers in order, about 18 % with 3",
         "figure 1",
     ),
@@ -78,8 +79,9 @@ PRUNING = Question(
 )
 POSITIONS = Question(
     "Can layers predict their position?",
-    "Accuracy must be within 2 points of the published one. The control is a linear probe of models trained in order:"
-    f" it must fall short by more than 2 points.{CAUTION}",
+    "The accuracy of the prediction must be within 2 points of the published one. The control is a linear probe of"
+    " models"
+    f" trained in order, which must fall short by more than 2 points.{CAUTION}",
     Published(
         PAPER,
         "A layer trained to predict its position from its output is right in 99.99 % of the cases.",
@@ -91,8 +93,8 @@ POSITIONS = Question(
 )
 MERGING = Question(
     "Can models trained in random order be merged without loss?",
-    "The loss is the mean accuracy of the models minus that of models merged from them, in random order. The control"
-    f" is models trained in order, merged in order.{CAUTION}",
+    "The loss is the mean accuracy of the models minus that of models merged from them, in random order. The control is"
+    f" to merge models trained in order, with the layers in order.{CAUTION}",
     Published(
         PAPER,
         "A model with one layer from each of 12 models reaches 59.68 %, and the 12 models reach 62.77 %; merged from"
@@ -117,7 +119,7 @@ def judge_random_order_cost(data: ReportData) -> Finding | None:
     verdict, answer = _decide(
         find_unfinished(data, "layershuffle"),
         (bool(reason), INCONCLUSIVE, reason),
-        (cost.is_above(MAX_COST), CONTRADICTED, "No: it costs more."),
+        (cost.is_above(MAX_COST), CONTRADICTED, f"No: it costs more than {100 * MAX_COST:g} points."),
         ("below" in at, CONTRADICTED, "No: a model trained in order is better in random order."),
         (is_cheap and "within" in at, NO_BETTER, "Yes, but a model trained in order is as good in random order."),
         (is_cheap and at == {"above"}, SUPPORTED, "Yes, and every model trained in order is worse in random order."),
@@ -160,8 +162,8 @@ def judge_pruning_graceful(data: ReportData) -> Finding | None:
         find_unfinished(data, "layershuffle"),
         (bool(reason), INCONCLUSIVE, reason),
         ("below" in at, CONTRADICTED, "No: a model trained in order declines more slowly."),
-        ("within" in at, NO_BETTER, "A model trained in order declines as slowly."),
-        (at == {"above"}, SUPPORTED, "Yes: it declines more slowly than models trained in order."),
+        ("within" in at, NO_BETTER, "No: a model trained in order declines as slowly."),
+        (at == {"above"}, SUPPORTED, "Yes: layershuffle declines more slowly than models trained in order."),
         (True, INCONCLUSIVE, _describe_undecided(over_baseline, MIN_SPARED)),
     )
     return PRUNING.answer(verdict, answer, shown)
@@ -180,17 +182,17 @@ def judge_layers_know_positions(data: ReportData) -> Finding | None:
     if short.mde is not None and short.mde >= PUBLISHED_RIGHT:
         unlearned = f"{unlearned} The run is too small to detect any shortfall."
         shown = Estimate(shown.value)
-    equal_null = "Yes, but it can be read off the states of models trained in order as well."
-    beats_null = "Yes, and it cannot be read off the states of models trained in order."
+    equal_null = "Yes, but a linear probe also reads the position from models trained in order."
+    beats_null = "Yes, and a linear probe cannot read the position from models trained in order."
     verdict, answer = _decide(
         find_unfinished(data, "layershuffle-predict"),
         (not beats_chance, INCONCLUSIVE, unlearned),
-        (short.is_above(MAX_SHORT), CONTRADICTED, "Less often than published."),
+        (short.is_above(MAX_SHORT), CONTRADICTED, "No: the prediction is right less often than published."),
         (not short.is_below(MAX_SHORT), INCONCLUSIVE, _describe_undecided(short, MAX_SHORT)),
-        (not probes, INCONCLUSIVE, "No model trained in order was probed: train the baseline."),
+        (not probes, INCONCLUSIVE, "No model trained in order was probed. To compare with one, train the baseline."),
         (any(probe.is_below(MAX_SHORT) for probe in probes), NO_BETTER, equal_null),
         (all(probe.is_above(MAX_SHORT) for probe in probes), SUPPORTED, beats_null),
-        (True, INCONCLUSIVE, "The intervals of the probes are compatible with both yes and no."),
+        (True, INCONCLUSIVE, "The intervals of the linear probes are compatible with both yes and no."),
     )
     return POSITIONS.answer(verdict, answer, shown)
 
@@ -211,8 +213,16 @@ def judge_merging_lossless(data: ReportData) -> Finding | None:
         find_unfinished(data, "layershuffle"),
         (not has_learned, INCONCLUSIVE, NOT_LEARNED.format("A merged model")),
         (loss.is_above(MAX_LOSS), CONTRADICTED, "No: more than 5 points are lost."),
-        (not rivals, INCONCLUSIVE, "No models trained in order were merged: train two seeds of baseline."),
-        (is_small and rival_is_lossless, NO_BETTER, "Yes, but so can models trained in order."),
+        (
+            not rivals,
+            INCONCLUSIVE,
+            "No models trained in order were merged. To compare with them, train two seeds of the baseline.",
+        ),
+        (
+            is_small and rival_is_lossless,
+            NO_BETTER,
+            "Yes, but models trained in order can be merged without loss, too.",
+        ),
         (is_small and rivals_lose, SUPPORTED, "Yes, whereas models trained in order lose more than 5 points."),
         (True, INCONCLUSIVE, _describe_undecided(loss, MAX_LOSS)),
     )

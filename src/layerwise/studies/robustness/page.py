@@ -88,7 +88,7 @@ def _survival(data: ReportData) -> Iterator[Part]:
 
 def _measured_in(data: ReportData) -> str:
     reference = outcome.lead_show(data).reference
-    return outcome.quantity(data).show.axis + ("" if reference is None else f"; chance {reference:.3g}")
+    return outcome.quantity(data).show.axis + ("" if reference is None else f", where chance is {reference:.3g}")
 
 
 def _compared(data: ReportData) -> Rows:
@@ -160,7 +160,7 @@ def _orders(data: ReportData) -> Iterator[Part]:
     before = Column("Δ in order", metric, difference, {"order": vocab.SEQUENTIAL, "against": vocab.BASELINE})
     yield Pivot(
         name="order",
-        title=f"Order: {_measured_in(data)}; Δ from the baseline in {difference.axis}",
+        title=f"Scores by order: {_measured_in(data)}, and Δ from the baseline in {difference.axis}",
         derive=_compared,
         rows={"variant": "variant"},
         terminal=4,
@@ -177,7 +177,7 @@ def _unchanged(data: ReportData) -> Iterator[str]:
     rows = data.rows.where(measure=vocab.IDENTITY)
     draws, same = (sum(row.value for row in rows.where(metric=metric)) for metric in ("draws", "identical"))
     if same:
-        yield f"{same:,.0f} of {draws:,.0f} random orders happened to be in order; they are excluded."
+        yield f"{same:,.0f} of {draws:,.0f} random orders happened to be the original order; they are excluded."
 
 
 def _kept(data: ReportData) -> Iterator[Part]:

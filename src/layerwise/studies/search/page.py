@@ -157,17 +157,17 @@ def write_findings(data: ReportData) -> Iterator[str]:
     units = (unit for unit in _units(data) if unit in costs)
     listed = ", ".join(COSTS[unit].text(costs[unit]) + " layers" * (unit == "layers") for unit in units)
     original = "the original model, because no plan was better: " if _is_original(data) else ""
-    yield f"Selected plan within {best.against}: {original}{best.plan} ({listed})."
+    yield f"Selected plan for the budget {best.against}: {original}{best.plan} ({listed})."
     for text in TEXTS:
         change, again = (selected.one(metric=metric, task=text) for metric in (vocab.DELTA, vocab.AGAIN))
         if change is not None:
             interval = "" if again is None else f", with a 95 % prediction interval of {DIFFERENCE.interval(again)}"
             perplexity = f" (perplexity {format_perplexity(change.value)})"
-            yield f"On {TEXT_NAMES[text]} it {describe_loss_change(change)} nats/token{perplexity}{interval}."
+            yield f"On {TEXT_NAMES[text]}, it {describe_loss_change(change)} nats/token{perplexity}{interval}."
     searched, gap = selected.one(metric=vocab.DELTA, task=vocab.SEARCH), selected.one(metric=vocab.GAP)
     if searched is not None and gap is not None:
         bias = "overfitting to the search text" if (gap.low or 0.0) > 0 else "no sign of overfitting to the search text"
-        changed = f"On the search text its loss change is {DIFFERENCE.number(searched.value)}"
+        changed = f"On the search text, its loss change is {DIFFERENCE.number(searched.value)}"
         yield f"{changed}. The gap between the two texts is {DIFFERENCE.text(gap)}: {bias}."
     for text in TEXTS:
         for name in CONTROLS:
@@ -197,12 +197,12 @@ def _is_original(data: ReportData) -> bool:
 def _compare_control(run: Rows, name: str, text: str, is_same: bool, level: float) -> Iterator[str]:
     row = run.one(metric=vocab.ABOVE_CHOSEN, variant=name, task=text)
     if is_same:
-        yield from [f"The control “{CONTROLS[name]}” is the same plan."] if text == vocab.REPORT else []
+        yield from [f"The control “{CONTROLS[name]}” is the selected plan."] if text == vocab.REPORT else []
     elif row is not None:
         better = run.value(metric=vocab.BETTER, variant=name, task=text)
         sets = "" if better is None else f" {100 * better:.0f} % of the random plans have a lower loss."
         above = f"{_name_loss(name)} is {DIFFERENCE.text(row)} nats/token above that of the selected plan"
-        yield f"On {TEXT_NAMES[text]}, {above}, {_explain_verdict(row, level)}{sets}"
+        yield f"On {TEXT_NAMES[text]}, {above}, which is {_explain_verdict(row, level)}{sets}"
 
 
 def _name_loss(control: str) -> str:
@@ -249,9 +249,9 @@ def _explain_verdict(row: Score, level: float) -> str:
         verdict = f"inconclusive ({p})."
     else:
         limit = format_number(row.mde)
-        verdict = f"inconclusive: this text can only detect differences above {limit} nats/token ({p})."
+        verdict = f"inconclusive ({p}), because this text can only detect differences above {limit} nats/token."
     if excludes_zero(row):
-        verdict += f" The interval excludes zero, but the adjusted p decides, and it is not below {level:g}."
+        verdict += f" The interval excludes zero, but the adjusted p-value, which decides, is not below {level:g}."
     tokens = estimate_tokens_needed(row)
     if tokens is None:
         return verdict

@@ -26,7 +26,6 @@ from layerwise.page.formatting import (
     is_resolved,
     join_words,
     label,
-    to_sentence,
 )
 from layerwise.plan.painters import GIVEN, half_window
 from layerwise.results.rows import Score
@@ -37,7 +36,7 @@ from layerwise.studies.sweep.page_rows import select_ranked
 MAX_NAMED = 4
 """Maximum number of plans that the answer names."""
 
-NO_INTERVALS = f"There are no intervals: at least {MIN_UNITS} documents or windows with all plans are needed."
+NO_INTERVALS = f"Intervals need at least {MIN_UNITS} documents or text windows that were evaluated under every plan."
 SURVIVES, FADES = 0.75, 0.25  # shares of the contrast that remain without the sink token
 
 
@@ -84,13 +83,13 @@ def _judge_layers(data: ReportData) -> Finding | None:
     helped = [row for row in rows if is_resolved(row, data.level) and row.value < 0]
     is_complete = len(rows) == data.depth
     skipped = f"{len(rows)} of {format_count(data.depth, 'layer')}"
-    few = "" if is_complete else f"Inconclusive: only {skipped} were skipped. Here "
+    few = "" if is_complete else f"Inconclusive, because only {skipped} were skipped: "
+    lowers = f"; skipping {_name_layers(helped)} lowers the loss" if helped else ""
     answer = (
         f"{few}{'layer' if few else 'Layer'} {most.layer} {_describe_cost(most)} nats/token when skipped; layer"
-        f" {least.layer} has the smallest effect, {SIGNED.text(least)}. {_describe_inconclusive(rows, data.level)}"
+        f" {least.layer} has the smallest effect, {SIGNED.text(least)}{lowers}."
+        f" {_describe_inconclusive(rows, data.level)}"
     )
-    if helped:
-        answer += f" Skipping {_name_layers(helped)} lowers the loss."
     is_decided = (is_complete and is_resolved(most, data.level)) if _have_intervals(rows) else None
     return _answer("Which layer matters most, and which least?", answer, is_decided)
 
@@ -109,28 +108,20 @@ def _describe_inconclusive(rows: Sequence[Score], level: float) -> str:
     layers = format_count(len(rows), "layer")
     if not inconclusive:
         return f"The effects of all {layers} differ significantly from zero after correction."
-    clear, within = ([row for row in inconclusive if excludes_zero(row) == is_clear] for is_clear in (True, False))
+    within = [row for row in inconclusive if not excludes_zero(row)]
     limits = [row.mde for row in within if row.mde is not None]
     limits += [abs(bound) for row in within if limits for bound in (row.low, row.high) if bound is not None]
-    limit = "no effect was detected"
+    if len(inconclusive) == len(rows):
+        without = f"none of the {layers} has a significant effect"
+    else:
+        have = "has" if len(inconclusive) == 1 else "have"
+        without = f"{_name_layers(inconclusive)} {have} no significant effect"
+    answer = f"After correction for {len(rows):,} comparisons, {without}"
     if limits:
-        needed = describe_tokens_needed(within, DEFAULT_EFFECT)
-        limit = (
-            f"the interval contains zero, and effects up to {format_number(max(limits))} nats/token could have been"
-            f" missed{needed}"
-        )
-    sentences = {
-        (
-            "the interval excludes zero, but the loss change is not significant after correction for"
-            f" {len(rows):,} comparisons."
-        ): clear,
-        f"{limit}.": within,
-    }
-    return " ".join(
-        f"For {f'all {layers}' if len(own) == len(rows) else _name_layers(own)} {words}"
-        for words, own in sentences.items()
-        if own
-    )
+        missed = f"; effects up to {format_number(max(limits))} nats/token could have been missed"
+        own = "" if within == inconclusive else f" in {_name_layers(within)}"
+        answer += f"{describe_tokens_needed(within, DEFAULT_EFFECT) or missed}{own}"
+    return f"{answer}."
 
 
 def _judge_quantization(data: ReportData) -> Finding | None:
@@ -185,11 +176,11 @@ def _judge_ranking(data: ReportData, rows: Rows) -> Finding | None:
         differing = f"These neighbors in the ranking differ significantly: {'; '.join(pairs)}"
     if all(apart):
         differing = "All neighbors in the ranking differ significantly"
+    names[0] += f" ({_describe_cost(order[0])} nats/token)"
+    names[-1] += f" ({_describe_cost(order[-1])} nats/token)"
     answer = (
-        f"With {order[0].affected} of {data.depth} layers affected, the changes rank as follows, least harmful first:"
-        f" {join_words(names)}. {to_sentence(names[0]).rstrip('.')} {_describe_cost(order[0])} nats/token, and"
-        f" {names[-1]} {_describe_cost(order[-1])}. {differing}"
-        f" ({format_count(len(steps), 'comparison')})."
+        f"With {order[0].affected} of {data.depth} layers affected, the strategies rank as follows, least harmful"
+        f" first: {join_words(names)}. {differing} ({format_count(len(steps), 'comparison')})."
     )
     is_decided = any(apart) if all(step is not None and step.low is not None for step in steps) else None
     return _answer("Which change hurts least?", answer, is_decided)

@@ -57,7 +57,7 @@ SHARED_SPACE = Question(
     Published(
         PAPER,
         "The hidden states of the middle layers are alike, and unlike those of the first and the last layers.",
-        "maps of cosines, no number",
+        "heat maps of cosines, no number",
         "section 3.1, figure 3",
     ),
     "(cosine similarity among middle states minus that to the first or last states)",
@@ -120,9 +120,11 @@ PARALLEL = Question(
 ORDER_BY_TASK = Question(
     "Does order matter more for reasoning tasks?",
     "The cost of order is the mean cost of the strategies reverse, random order and parallel. It must be higher on"
-    " reasoning tasks than on others; on benchmarks, by 0.05 of the scale from chance to the original model. The null"
-    " is that reasoning tasks suffer more from any change: the cost of order divided by the cost of skipping the same"
-    " layers is less than 1.25 times as high on reasoning tasks as on others.",
+    " reasoning tasks than on others; on benchmarks, by at least 0.05 of the scale from chance (0) to the original"
+    " model"
+    " (1). The null is that reasoning tasks suffer more from any change. To exclude it, the cost of order is divided by"
+    " the cost of skipping the same layers; this ratio must be at least 1.25 times as high on reasoning tasks as on"
+    " others.",
     Published(PAPER, "Mathematics and reasoning depend more on the order than other tasks.", "", "section 3.6"),
     "times as costly on reasoning tasks as on others, relative to skipping",
     MIN_FACTOR,
@@ -142,7 +144,9 @@ LOOPING = Question(
 )
 RANKING = Question(
     "Which strategies hurt least?",
-    f"{COSTS_RULE} Each of the {len(PAIRS)} pairs has a 99 % interval. The ranking is supported if at least"
+    f"{COSTS_RULE} Each of the {len(PAIRS)} pairs of strategies is compared with a 99 % interval. The ranking is"
+    " supported"
+    f" if at least"
     f" {MIN_AS_PUBLISHED} pairs rank as published, which a random ranking reaches in 3 of 100 cases. It is"
     f" contradicted if at least {MIN_REVERSED} pairs are reversed.",
     Published(
@@ -163,16 +167,18 @@ def judge_middle_layers_share_space(data: ReportData) -> Finding | None:
     raw, at = published.locate(MIN_COSINE), {end.locate(MIN_COSINE) for end in ends}
     if raw in ("within", "below"):
         verdict = Verdict.CONTRADICTED
-        answer = "No, middle states are no more similar to each other than to the states of the ends."
+        answer = "No, middle states are no more similar to each other than to the first or last states."
     elif raw == "above" and not {"within", "below"}.isdisjoint(at):
         verdict = Verdict.NO_BETTER_THAN_NULL
         answer = (
             "No more than distance explains: at equal distance, middle states are no more similar to each other than to"
-            " an end."
+            " the first or last states."
         )
     elif {raw, *at} == {"above"}:
         verdict = Verdict.SUPPORTED
-        answer = "Yes, at equal distance, middle states are more similar to each other than to either end."
+        answer = (
+            "Yes, at equal distance, middle states are more similar to each other than to the first or last states."
+        )
     else:
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(select_widest(estimates), MIN_COSINE)
     return SHARED_SPACE.answer(verdict, answer, min(ends, key=lambda end: end.value))
@@ -215,11 +221,11 @@ def judge_middle_layers_do_the_same(data: ReportData) -> Finding | None:
     at, is_harmless = more.locate(ALIKE), harm.locate(MIN_NATS) in ("within", "below")
     if is_harmless:
         verdict = Verdict.CONTRADICTED
-        answer = "Yes, repeating the center layer in place of the others does no harm."
+        answer = "Yes, repeating the center layer in place of the other middle layers does no harm."
     elif at == "below":
         verdict, answer = Verdict.CONTRADICTED, "In part: repeating the center layer costs less than skipping."
     elif at == "above":
-        verdict, answer = Verdict.SUPPORTED, "No, repeating the center layer is worse than skipping the others."
+        verdict, answer = Verdict.SUPPORTED, "No, repeating the center layer is worse than skipping the layers."
     elif at == "within" and harm.locate(MIN_NATS) == "above":
         verdict, answer = Verdict.NO_BETTER_THAN_NULL, "Repeating does harm, but no more than skipping."
     else:
@@ -241,12 +247,12 @@ def judge_order_matters(data: ReportData) -> Finding | None:
     elif worse := select(less, "below"):
         verdict, answer = (
             Verdict.CONTRADICTED,
-            f"More than presence: running the layers in {worse} order costs more than skipping them.",
+            f"Yes, more than published: running the layers in {worse} order costs more than skipping them.",
         )
     elif same := select(less, "within"):
         verdict, answer = (
             Verdict.NO_BETTER_THAN_NULL,
-            f"As much as presence: running the layers in {same} order costs as much as skipping them.",
+            f"Yes, more than published: running the layers in {same} order costs as much as skipping them.",
         )
     elif all(estimate.locate(ALIKE) == "above" for estimate in estimates):
         verdict, answer = Verdict.SUPPORTED, "Somewhat: another order costs something, but less than skipping."
@@ -263,15 +269,18 @@ def judge_layers_run_in_parallel(data: ReportData) -> Finding | None:
     skipped, reverse = estimates
     at, at_reverse = skipped.locate(ALIKE), reverse.locate(ALIKE)
     if at == "below":
-        verdict, answer = Verdict.CONTRADICTED, "No, parallel layers cost more than skipped ones."
+        verdict, answer = Verdict.CONTRADICTED, "No, running the layers in parallel costs more than skipping them."
     elif at == "within":
-        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "Parallel layers cost as much as skipped ones."
+        verdict, answer = (
+            Verdict.NO_BETTER_THAN_NULL,
+            "No, running the layers in parallel costs as much as skipping them.",
+        )
     elif at_reverse in ("within", "below"):
         verdict = Verdict.CONTRADICTED
-        answer = "Better than published: parallel layers cost no more than reversed ones."
+        answer = "Yes, better than published: running the layers in parallel costs no more than reversing them."
     elif at == at_reverse == "above":
         verdict = Verdict.SUPPORTED
-        answer = "Yes, parallel layers cost more than reversed ones and less than skipped ones."
+        answer = "Yes, running the layers in parallel costs less than skipping them, and more than reversing them."
     else:
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(select_widest(estimates), ALIKE)
     return PARALLEL.answer(verdict, answer + _describe_excluded(data, "parallel"), skipped)
@@ -284,8 +293,8 @@ def judge_order_by_task(data: ReportData) -> Finding | None:
     less, ratio = (Estimate.read_bounded(rows.get(metric)) for metric in ("order_less", LOG_RATIO))
     if less is None:
         answer = (
-            "Too few layer windows can be compared: only those count where skipping leaves at least a quarter of the"
-            " scale of every benchmark, and there are fewer than two."
+            "Fewer than two layer windows can be compared. A layer window counts only if skipping it keeps at least a"
+            " quarter of the score above chance on every benchmark."
         )
         return ORDER_BY_TASK.answer(Verdict.INCONCLUSIVE, answer) if "windows" in rows else None
     at, factor = less.locate(MIN_ORDER_COST[claim]), math.log(MIN_FACTOR)
@@ -297,16 +306,16 @@ def judge_order_by_task(data: ReportData) -> Finding | None:
     elif ratio is None:
         verdict, answer = (
             Verdict.INCONCLUSIVE,
-            "No plan skips the same layers, so reasoning tasks may simply suffer more from any change.",
+            "No plan skips the reordered layers, so reasoning tasks may simply suffer more from any change.",
         )
     elif at_ratio == "above":
         verdict, answer = Verdict.SUPPORTED, "Yes, order matters more for reasoning tasks, also relative to skipping."
     elif at_ratio in ("within", "below"):
         verdict = Verdict.NO_BETTER_THAN_NULL
-        answer = "Reasoning tasks suffer more from any change: skipping is as many times as costly for them."
+        answer = "Reasoning tasks suffer more from any change, and from reordering no more than from skipping."
     else:
         verdict, answer = Verdict.INCONCLUSIVE, describe_undecided(ratio, factor)
-    compared = f" Tasks compared: {rows['order_less'].task} with {rows['order_less'].against}."
+    compared = f" Reasoning tasks: {rows['order_less'].task}; other tasks: {rows['order_less'].against}."
     return ORDER_BY_TASK.answer(verdict, answer + compared, ratio and ratio.exponentiate())
 
 
@@ -343,16 +352,16 @@ def judge_strategies_rank_as_published(data: ReportData) -> Finding | None:
     at = {pair: estimate.locate(ALIKE) for pair, estimate in pairs.items()}
     as_published, reverse = (list(at.values()).count(position) for position in ("above", "below"))
     if {at[pair] for pair in NEIGHBORS} == {"within"}:
-        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "The strategies cost the same, so there is nothing to rank."
+        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "The strategies cost the same, so they cannot be ranked."
     elif as_published >= MIN_AS_PUBLISHED:
         verdict, answer = (
             Verdict.SUPPORTED,
-            f"As published: {as_published} of {len(PAIRS)} pairs rank as in the paper.",
+            f"As published: {as_published} of {len(PAIRS)} pairs of strategies rank as in the paper.",
         )
     elif reverse >= MIN_REVERSED:
         verdict, answer = (
             Verdict.CONTRADICTED,
-            f"Not as published: {reverse} of {len(PAIRS)} pairs are reversed.",
+            f"Not as published: {reverse} of {len(PAIRS)} pairs of strategies rank the other way.",
         )
     else:
         verdict = Verdict.INCONCLUSIVE
@@ -360,13 +369,13 @@ def judge_strategies_rank_as_published(data: ReportData) -> Finding | None:
         answer = describe_undecided(widest, ALIKE)
         if widest.has_interval:
             answer = (
-                "Too few pairs are decided to confirm or contradict the published ranking"
+                "Too few pairs of strategies are decided to confirm or contradict the published ranking"
                 f"{describe_text_needed(widest, ALIKE)}."
             )
     least_first = [label(name) for name in sorted(PAINTERS_RANKING, key=lambda name: rows[name].value)]
     return RANKING.answer(
         verdict,
-        f"{answer} Least harmful first, averaged over layer windows: {join_words(least_first)}.",
+        f"{answer} Averaged over layer windows, the ranking is, least harmful first: {join_words(least_first)}.",
         Estimate.read(rows["tau"]),
     )
 
@@ -383,15 +392,17 @@ def _describe_excluded(data: ReportData, claim: str) -> str:
         return ""
     are = "is" if excluded == 1 else "are"
     return (
-        f" Of {windows} layer windows, {excluded} {are} excluded, because a plan does worse than a unigram model there."
+        f" Of {windows} layer windows, {excluded} {are} excluded, because some plan does worse than a unigram model"
+        " there."
     )
 
 
 def _answer_excluded(data: ReportData, claim: str, question: Question) -> Finding | None:
     excluded, windows = _count_windows(data, claim)
     answer = (
-        f"In {excluded} of {windows} layer windows, a plan does worse than a unigram model, so too few are left to"
-        " compare."
+        f"In {excluded} of {windows} layer windows, some plan does worse than a unigram model, so too few windows are"
+        " left"
+        " to compare."
     )
     return question.answer(Verdict.INCONCLUSIVE, answer) if excluded else None
 

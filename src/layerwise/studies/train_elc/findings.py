@@ -43,7 +43,7 @@ LEARNED = (
     "If the accuracy on minimal pairs is not shown to exceed chance, the finding is inconclusive. If validation loss"
     " was still falling, the finding cannot be contradicted. Intervals are over seeds (Student's t, 95 %)."
 )
-MORE_SEEDS = "A single training run has no interval over seeds: train two seeds or more."
+MORE_SEEDS = "A single training run has no interval over seeds: train at least two seeds."
 
 
 def judge_weights_worth_their_time(data: ReportData) -> Finding | None:
@@ -112,8 +112,8 @@ def _judge_gain(
     position, from_learning = gain.locate(finding.margin), learned and learned.locate(finding.margin)
     unsettled = _describe_untrained(data, vocab.BACKBONE, position == "below", vocab.LAYER_WEIGHTS)
     needed = describe_data_needed(gain, finding.margin, "the seeds")
-    unlearned = "No more than the null: weights that keep their initial values gain as much."
-    unknown = "It gains, but only elc-frozen with an interval could show whether learning its weights is the reason."
+    unlearned = "No more than the null: the gain is as large if the weights keep their initial values."
+    unknown = "The model gains, but only elc-frozen with an interval could show whether learned weights are the reason."
     verdict, answer = _first_of(
         (not gain.has_interval, Verdict.INCONCLUSIVE, MORE_SEEDS),
         (unsettled, Verdict.INCONCLUSIVE, unsettled),
@@ -149,11 +149,15 @@ def judge_embedding_and_last_layer_first(data: ReportData) -> Finding | None:
     verdict, answer = _first_of(
         (not (equal.has_interval and learned.has_interval), Verdict.INCONCLUSIVE, MORE_SEEDS),
         (unsettled, Verdict.INCONCLUSIVE, unsettled),
-        (above == "within", Verdict.NO_BETTER_THAN_NULL, "No more than the null: equal shares give them as much."),
+        (
+            above == "within",
+            Verdict.NO_BETTER_THAN_NULL,
+            "No more than the null: with equal shares, they have as much weight.",
+        ),
         (above == "below", Verdict.CONTRADICTED, "No: they have less weight than equal shares would give them."),
         ("open" in (above, moved), Verdict.INCONCLUSIVE, f"The intervals are compatible with both yes and no.{needed}"),
-        (moved == "above", Verdict.SUPPORTED, "Yes: training moved the weight there."),
-        (True, Verdict.NO_BETTER_THAN_NULL, "No more than the null: the initial weights were already so."),
+        (moved == "above", Verdict.SUPPORTED, "Yes: training moved weight to these two sources."),
+        (True, Verdict.NO_BETTER_THAN_NULL, "No more than the null: the initial weights already had this pattern."),
     )
     percent = format_estimate(equal.scale(100.0), signed=True)
     return Finding(
@@ -161,7 +165,7 @@ def judge_embedding_and_last_layer_first(data: ReportData) -> Finding | None:
         f"{answer} In {variant}, these two sources have {percent} points more weight than with equal shares.",
         verdict,
         learned.scale(100.0),
-        "points more than before training",
+        "points more weight than before training",
         100.0 * MIN_MASS,
         "In layers with at least three sources, the weight on the embedding and on the previous layer must be above"
         f" equal shares and above its initial value. {LEARNED}",
@@ -188,10 +192,14 @@ def judge_weights_alike(data: ReportData) -> Finding | None:
     is_nothing = position in ("within", "below")
     unsettled = _describe_untrained(data, variant, is_nothing and as_they_are != "above", variant)
     needed = describe_data_needed(beyond, MIN_CORRELATION, "the pairs of seeds")
-    only_start = "No more than the null: only their initial weights are alike."
+    only_start = "No more than the null: only the shared initial weights are alike."
     verdict, answer = _first_of(
         (unsettled, Verdict.INCONCLUSIVE, unsettled),
-        (position == "above", Verdict.SUPPORTED, "Yes: they are alike beyond their shared initial weights."),
+        (
+            position == "above",
+            Verdict.SUPPORTED,
+            "Yes: the weights of two runs are alike beyond their shared initial weights.",
+        ),
         (is_nothing and as_they_are == "above", Verdict.NO_BETTER_THAN_NULL, only_start),
         (is_nothing, Verdict.CONTRADICTED, "No: each training run learns different weights."),
         (True, Verdict.INCONCLUSIVE, f"The band of the permutations is compatible with both yes and no.{needed}"),
@@ -228,7 +236,7 @@ def judge_weights_not_uniform(data: ReportData) -> Finding | None:
     moved = learned.locate(MIN_DISTANCE)
     unsettled = _describe_untrained(data, variant, distance.is_below(MIN_DISTANCE), variant)
     is_open = not distance.is_above(MIN_DISTANCE) or moved == "open"
-    began_so = "No more than the null: the initial weights were as far from equal."
+    began_so = "No more than the null: the initial weights were as far from equal shares."
     verdict, answer = _first_of(
         (unsettled, Verdict.INCONCLUSIVE, unsettled),
         (distance.is_below(MIN_DISTANCE), Verdict.CONTRADICTED, "No: the weights are equal shares, within the margin."),
@@ -242,7 +250,7 @@ def judge_weights_not_uniform(data: ReportData) -> Finding | None:
         f" {format_estimate(learned, signed=True)}.",
         verdict,
         distance,
-        "of the weight would have to move to make the shares equal",
+        "(distance from equal shares)",
         MIN_DISTANCE,
         "The distance from equal shares is the weight that would have to move to make them equal. It must be above 0.05"
         f" and above its initial value. {LEARNED}",

@@ -20,6 +20,8 @@ from layerwise.page.formatting import (
     format_fixed,
     format_p,
     is_resolved,
+    join_words,
+    to_sentence,
 )
 from layerwise.page.kind import Column, Kind, Pivot, Section, SideBySide, Text, join_statements, load_texts
 from layerwise.page.marks import Dots
@@ -63,9 +65,9 @@ COSTS: Mapping[str, tuple[str, float]] = {
 }
 LIKE = {
     ("correlation", None): ("Do seeds agree on the layer weights?", "as they are"),
-    ("correlation", vocab.BEYOND_START): ("Do they agree beyond the common start?", "beyond the start"),
+    ("correlation", vocab.BEYOND_START): ("Do seeds agree beyond their common start?", "beyond the start"),
     ("contrast", None): ("Do surface and linguistic layers form groups?", "as they are"),
-    ("contrast", vocab.BEYOND_DISTANCE): ("Do they form groups beyond distance?", "beyond distance"),
+    ("contrast", vocab.BEYOND_DISTANCE): ("Do layers form groups beyond the effect of distance?", "beyond distance"),
 }
 """Questions about the agreement of seeds, and their labels in the figure, by metric and condition."""
 AGREED = {"correlation": "mean rank correlation of two seeds", "contrast": "weight, in multiples of a uniform row's"}
@@ -132,14 +134,14 @@ def derive_agreement(data: ReportData) -> Iterator[Score]:
 def agreement_findings(data: ReportData) -> Iterator[Finding]:
     for (metric, condition), (question, _) in LIKE.items():
         rows = data.rows.where(measure=vocab.SEED_AGREEMENT, metric=metric, condition=condition, against=None)
-        known = [is_resolved(row, data.level) for row in rows]
-        words = {True: "more than chance", False: "not distinguishable from chance"}
-        answers = [
-            f"{row.variant} {words[is_known]} ({metric} {SIGNED.number(row.value)}, p {format_p(row)})"
-            for row, is_known in zip(rows, known, strict=True)
-        ]
-        if answers:
-            yield Finding(question, f"{'; '.join(answers)}.", to_verdict(all(known)))
+        sides: dict[str, list[str]] = {"More than by chance": [], "Not distinguishable from chance": []}
+        more, unclear = sides.values()
+        for row in rows:
+            side = more if is_resolved(row, data.level) else unclear
+            side.append(f"{row.variant} ({metric} {SIGNED.number(row.value)}, p {format_p(row)})")
+        if more or unclear:
+            answer = " ".join(f"{words}: {', '.join(variants)}." for words, variants in sides.items() if variants)
+            yield Finding(question, answer, to_verdict(not unclear))
 
 
 def is_uniform(distance: Score) -> bool | None:
@@ -151,47 +153,51 @@ def is_uniform(distance: Score) -> bool | None:
 def stability_findings(data: ReportData) -> Iterator[Finding]:
     distances = data.rows.where(measure=vocab.UNIFORMITY, metric="distance", layer=None, part=None)
     if distances:
-        answer = "; ".join(_describe_uniformity(data, row) for row in distances)
-        decided = all(is_uniform(row) is not None for row in distances)
-        yield Finding("Are the layer weights uniform?", f"{answer}.", to_verdict(decided))
-    stable = dict(_describe_stability(data))
-    if stable:
-        yield Finding("Was training stable?", f"{'; '.join(stable)}.", to_verdict(all(stable.values())))
+        sides: dict[bool | None, list[str]] = {True: [], False: [], None: []}
+        for row in distances:
+            sides[is_uniform(row)].append(_describe_uniformity(data, row))
+        answer = " ".join(
+            to_sentence(f"{UNIFORM[side]}: {', '.join(variants)}") for side, variants in sides.items() if variants
+        )
+        yield Finding("Are the layer weights uniform?", answer, to_verdict(not sides[None]))
+    spikes, (spreads, is_decided) = _describe_spikes(data), _describe_spreads(data)
+    if spikes or spreads:
+        answer = " ".join(filter(None, (spikes, spreads)))
+        yield Finding("Was training stable?", answer, to_verdict(is_decided))
 
 
 def _describe_uniformity(data: ReportData, distance: Score) -> str:
     rows = data.rows.where(measure=vocab.UNIFORMITY, variant=distance.variant)
-    moved = ""
-    start, learned = (rows.one(metric=metric, layer=None, part=None) for metric in ("start", "learned"))
-    if start is not None and learned is not None:
-        known = learned.p is None or is_resolved(learned, data.level)
-        note = "" if known else ", inconclusive"
-        moved = f" (start {format_fixed(start.value, 3)}, change {SIGNED.text(learned)}{note})"
-        moved = " as at the start" if learned.value == 0 else moved
-    layers = [row for row in rows.where(metric="distance") if row.layer is not None or row.part is not None]
-    flat = sum(is_uniform(row) is True for row in layers)
-    uniform = f", {flat} of {format_count(len(layers), 'layer')} uniform" if flat else ""
-    return f"{distance.variant} {UNIFORM[is_uniform(distance)]}, distance {NUMBER.text(distance)}{moved}{uniform}"
+    start = rows.one(metric="start", layer=None, part=None)
+    before = "" if start is None else f", before training {format_fixed(start.value, 3)}"
+    return f"{distance.variant} (distance {NUMBER.text(distance)}{before})"
 
 
-def _describe_stability(data: ReportData) -> Iterator[tuple[str, bool]]:
+def _describe_spikes(data: ReportData) -> str:
+    """Count the training runs with a spike; empty if no run has enough log entries."""
     run = data.rows.where(measure=vocab.STABILITY)
-    for variant in dict.fromkeys((*run.where(metric="spread").axis("variant"), *list_variants(data))):
-        rows = run.where(variant=variant, seed=None)
-        spiked, spread, ratio = (rows.one(metric=metric) for metric in ("spiked", "spread", "spread_ratio"))
-        clauses, known = [], True
-        if spiked is not None:  # only training runs with enough log entries
-            spikes = run.where(variant=variant, seed=PRESENT, metric="spikes")
-            unstable = sum(row.value > 0 for row in spikes)
-            clauses.append(f"{unstable} of {format_count(len(spikes), 'training run')} with a spike")
-        if spread is not None:
-            clauses.append(f"spread over seeds {NUMBER.text(spread)} nats")
-        if clauses and ratio is not None:
-            known = is_resolved(ratio, data.level)
-            words = ("more" if ratio.value > 1 else "less") + " than" if known else "not distinguishable from"
-            clauses.append(f"{words} {find_baseline(data) or 'the backbone'} (p {format_adjusted_p(ratio)})")
-        if clauses:
-            yield f"{variant} {', '.join(clauses)}", known
+    variants = run.where(metric="spiked", seed=None).axis("variant")
+    spikes = [row for row in run.where(metric="spikes", seed=PRESENT) if row.variant in variants]
+    unstable = [f"{row.variant}/{row.seed}" for row in spikes if row.value > 0]
+    if not spikes:
+        return ""
+    names = f" ({join_words(unstable)})" if unstable else ""
+    return f"{len(unstable)} of {format_count(len(spikes), 'training run')} had a spike{names}."
+
+
+def _describe_spreads(data: ReportData) -> tuple[str, bool]:
+    """Compare the spread over seeds with that of the backbone; the flag says whether every ratio is decided."""
+    ratios = data.rows.where(measure=vocab.STABILITY, metric="spread_ratio", seed=None)
+    if not ratios:
+        return "", True
+    known = [row for row in ratios if is_resolved(row, data.level)]
+    base = find_baseline(data) or "the backbone"
+    different = [
+        f"{'larger' if row.value > 1 else 'smaller'} for {row.variant} (p {format_adjusted_p(row)})" for row in known
+    ]
+    if not different:
+        return f"The spread over seeds is not distinguishable from that of {base} for any variant.", False
+    return f"Compared with {base}, the spread over seeds is {join_words(different)}.", len(known) == len(ratios)
 
 
 def _every_reader(data: ReportData) -> Iterator[Score]:
@@ -209,7 +215,7 @@ def derive_costs(data: ReportData) -> Iterator[Score]:
 def cost_notes(data: ReportData) -> Iterator[str]:
     against = find_baseline(data)
     if against:
-        yield f"In brackets: relative to {against}."
+        yield f"Numbers in brackets are relative to {against}."
     if data.rows.where(measure=vocab.TRAINING, metric="state_bytes"):
         yield load_texts("pretraining")["costs/counted"]
 

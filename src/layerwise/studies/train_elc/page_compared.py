@@ -64,16 +64,19 @@ def _judge_pair(data: ReportData, rows: Rows) -> Finding:
     first = rows[0]
     count = min(len(list_seeds(data, str(variant))) for variant in (first.variant, first.against))
     verdicts = [_describe_effect(data, row) for row in rows]
-    several = len(rows) > 1
-    differences = "; ".join(
-        f"{format_task(row.task)} {choose_format(row.task).text(row)}{f', {verdict}' if several else ''}"
-        for row, verdict in zip(rows, verdicts, strict=True)
-    )
-    over = f" ({format_count(count, 'seed')})." if count else "."
+    shown: dict[str, list[str]] = {verdicts[0]: []}
+    undecided = []
+    for row, verdict in zip(rows, verdicts, strict=True):
+        if row is first or verdict in ("better", "worse"):
+            shown.setdefault(verdict, []).append(f"{format_task(row.task)} ({choose_format(row.task).text(row)})")
+        else:
+            undecided.append(format_task(row.task))
+    decided = "; ".join(f"{verdict} in {join_words(tasks)}" for verdict, tasks in shown.items())
+    over = f", over {format_count(count, 'seed')}" if count else ""
+    others = f" There is no clear difference in {join_words(undecided)}." if undecided else ""
     terms = f" {TERMS[first.unit]}" if first.unit in TERMS else ""
     question = f"Is {first.variant} better than {first.against}{terms}?"
-    answer = to_sentence(f"{verdicts[0]}: {differences}{over}")
-    return Finding(question, answer, effect_to_verdict(_effect(data, first)))
+    return Finding(question, f"{to_sentence(f'{decided}{over}')}{others}", effect_to_verdict(_effect(data, first)))
 
 
 def _effect(data: ReportData, row: Score) -> Effect:
@@ -119,16 +122,16 @@ def derive_differences(data: ReportData) -> Iterator[Score]:
 
 
 def bias_findings(data: ReportData) -> Iterator[Finding]:
-    clauses, is_any_known = [], False
-    for slope in data.rows.where(measure=vocab.INITIAL_BIAS, metric="slope"):
-        is_known = is_resolved(slope, data.level)
-        is_any_known = is_any_known or is_known
-        show = choose_format(slope.task)
-        text = show.replace(unit=f"{show.unit} per unit").text(slope)
-        clauses.append(f"{format_task(slope.task)} {text}{'' if is_known else ', inconclusive'}")
-    if clauses:
+    slopes = data.rows.where(measure=vocab.INITIAL_BIAS, metric="slope")
+    known = [slope for slope in slopes if is_resolved(slope, data.level)]
+    shown = known or list(slopes)[:1]
+    others = [format_task(slope.task) for slope in slopes if slope not in shown]
+    if shown:
+        clauses = [f"{choose_format(slope.task).text(slope)} in {format_task(slope.task)}" for slope in shown]
+        answer = f"Per unit of initial weight, the change is {join_words(clauses)}."
+        unclear = f" There is no clear change in {join_words(others)}." if others else ""
         yield Finding(
-            "Does the initial weight of the previous layer matter?", f"{'; '.join(clauses)}.", to_verdict(is_any_known)
+            "Does the initial weight of the previous layer matter?", f"{answer}{unclear}", to_verdict(bool(known))
         )
 
 
@@ -136,29 +139,31 @@ def share_findings(data: ReportData) -> Iterator[Finding]:
     for task, rows in data.rows.where(measure=vocab.DATA_SHARE).by("task").items():
         what, show = format_task(task), choose_format(task)
         clauses = [
-            f"on {format_fixed(100 * (gap.share or 0.0), 1).removesuffix('.0')} % of the text {show.text(gap)}"
+            f"{show.text(gap)} on {format_fixed(100 * (gap.share or 0.0), 1).removesuffix('.0')} % of the text"
             for gap in rows.where(metric="difference")
         ]
         halving = rows.one(metric="by_halving")
         known = halving is not None and is_resolved(halving, data.level)
+        answer = f"With layer weights, the change in {what} is {join_words(clauses)}."
         if halving is not None:
-            clauses.append(f"each halving adds {show.text(halving)}{'' if known else ', inconclusive'}")
-        question = f"Do layer weights help more with less text ({what})?"
-        yield Finding(
-            question, f"{what} with layer weights minus that without: {'; '.join(clauses)}.", to_verdict(known)
-        )
+            unclear = "" if known else ", which is inconclusive"
+            answer += f" Each halving of the text adds {show.text(halving)}{unclear}."
+        yield Finding(f"Do layer weights help more with less text ({what})?", answer, to_verdict(known))
 
 
 def convergence_findings(data: ReportData) -> Iterator[Finding]:
     run = data.rows.where(measure=vocab.CONVERGENCE)
     target = run.one(metric="loss", variant=None)
-    reach = "" if target is None else f" (validation loss at least {format_fixed(target.value, 3)})"
+    reach = "" if target is None else f" (validation loss {format_fixed(target.value, 3)} or more)"
+    base = find_baseline(data) or "the backbone"
     for cost, ratios in run.where(metric="ratio").by("unit").items():
-        words = [_describe_ratio(data, ratio) for ratio in ratios]
-        shown = "; ".join(f"{ratio.variant} {text}" for ratio, (text, _) in zip(ratios, words, strict=True))
-        question = f"How many {cost} does it take to reach a loss that a variant and the backbone both reach{reach}?"
-        answer = f"Relative to {find_baseline(data) or 'the backbone'}: {shown}."
-        yield Finding(question, answer, to_verdict(all(known for _, known in words)))
+        sides: dict[bool, list[str]] = {True: [], False: []}
+        for ratio in ratios:
+            sides[is_resolved(ratio, data.level)].append(f"{ratio.variant} {_format_ratio(ratio)}")
+        sentences = [f"Relative to {base}: {', '.join(sides[True])}."] if sides[True] else []
+        sentences += [f"Not distinguishable from {base}: {', '.join(sides[False])}."] if sides[False] else []
+        question = f"How many {cost} does a variant need to reach a loss that {base} reaches, too{reach}?"
+        yield Finding(question, " ".join(sentences), to_verdict(not sides[False]))
 
 
 def tuning_findings(data: ReportData) -> Iterator[Finding]:
@@ -170,23 +175,23 @@ def tuning_findings(data: ReportData) -> Iterator[Finding]:
         ratios = run.where(metric="ratio", task=task, variant=variant, against=vocab.BACKBONE)
         if ratios.one(unit=vocab.STEPS) is None:
             continue
-        words = [_describe_ratio(data, ratio) for ratio in ratios]
-        costs = ", ".join(f"{ratio.unit} {text}" for ratio, (text, _) in zip(ratios, words, strict=True))
-        clauses.append(f"weights in {when if when == 'both' else f'{when} only'}: {costs}")
-        is_settled += [known for _, known in words]
+        known = [is_resolved(ratio, data.level) for ratio in ratios]
+        costs = join_words([f"{_format_ratio(ratio)} {ratio.unit}" for ratio in ratios])
+        unclear = "" if all(known) else " (no clear difference)"
+        clauses.append(f"{costs} with layer weights in {when if when == 'both' else f'{when} only'}{unclear}")
+        is_settled += known
     if clauses:
         reached = join_words([f"{row.task} {format_fixed(row.value, 3)}" for row in targets])
         answer = (
-            f"Compared with weights in neither, to the selection score that both reach (at most {reached}): "
-            f"{'; '.join(clauses)}."
+            f"Compared with a model without layer weights, fine-tuning takes {'; '.join(clauses)}. Costs are counted"
+            f" up to a selection score that both models reach, at most {reached}."
         )
         yield Finding("Do layer weights speed up fine-tuning?", answer, to_verdict(all(is_settled)))
 
 
-def _describe_ratio(data: ReportData, ratio: Score) -> tuple[str, bool]:
-    known = is_resolved(ratio, data.level)
-    p = "" if ratio.p_adjusted is None else f", p {format_adjusted_p(ratio)}"
-    return f"×{NUMBER.text(ratio)}" + ("" if known else f" (not distinguishable{p})"), known
+def _format_ratio(ratio: Score) -> str:
+    p = "" if ratio.p_adjusted is None else f" (p {format_adjusted_p(ratio)})"
+    return f"×{NUMBER.text(ratio)}{p}"
 
 
 def dynamics_findings(data: ReportData) -> Iterator[Finding]:

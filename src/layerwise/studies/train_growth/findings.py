@@ -37,9 +37,9 @@ from layerwise.results.vocabulary import DIFFERENCE, LOSS_RATIO, TOKENS, WARMUP
 
 LOSS = Question(
     "Is the loss of growth training 4.7 times lower?",
-    "Supported if the interval over seeds reaches 4.7 and lies entirely above 2.17, the square root of 4.7."
-    " Contradicted if it lies entirely below 4.7. Inconclusive if uniform training does not beat the bigram baseline,"
-    " or if the loss is not low enough but was still falling.",
+    "The statement is supported if the interval over seeds reaches 4.7 and lies entirely above 2.17, the square root of"
+    " 4.7. It is contradicted if the interval lies entirely below 4.7. It is inconclusive if uniform training does not"
+    " beat the bigram baseline, or if the loss is not low enough but was still falling.",
     Published(
         Paper("Anatomical Heterogeneity in Transformer Language Models", "arXiv 2603.19348, 2026"),
         "Growth training costs 54 % less. After the same number of steps, its validation loss is 0.127 instead of"
@@ -51,10 +51,10 @@ LOSS = Question(
     4.7,
 )
 EFFECTS: Mapping[Effect, str] = {
-    "better": "the {variant} schedule is better than uniform training, {number}",
-    "worse": "the {variant} schedule is worse than uniform training, {number}",
-    "open": "inconclusive: the {variant} schedule changes the loss of uniform training by {number}",
-    "bare": "the {variant} schedule changes the loss of uniform training by {number}, without an interval",
+    "better": "the {variant} schedule is better than uniform training, with a loss difference of {number}",
+    "worse": "the {variant} schedule is worse than uniform training, with a loss difference of {number}",
+    "open": "the loss difference between the {variant} schedule and uniform training is inconclusive: {number}",
+    "bare": "the loss difference between the {variant} schedule and uniform training is {number}, without an interval",
 }
 BASELINES: Mapping[Verdict, str] = {
     Verdict.SUPPORTED: "Yes: uniform training ends at {} nats/token, below the bigram baseline at {}.",
@@ -72,9 +72,9 @@ def judge_loss(data: ReportData) -> Finding | None:
     if variant is None or ratio is None:
         return None
     estimate, published = Estimate.read_bounded(ratio), LOSS.margin or 0.0
-    verdict, answer = Verdict.INCONCLUSIVE, "The interval contains 4.7 and much smaller values: use more seeds."
+    verdict, answer = Verdict.INCONCLUSIVE, "The interval contains both 4.7 and much smaller values: train more seeds."
     if estimate is None:
-        answer = "A single seed has no interval: train several."
+        answer = "A single seed has no interval: train several seeds."
     elif judge_baseline(data) != Verdict.SUPPORTED:
         answer = "Uniform training is not shown to beat the bigram baseline."
     elif estimate.is_below(published) and find_unfinished(data, variant):
@@ -205,9 +205,12 @@ def describe_tuning(data: ReportData) -> str:
     """Describe how learning rates and warmups were tuned, and which best values are at an end of the range tried."""
     tunings = {"learning rate": growth.tunings(data), "warm-up": growth.tunings(data, WARMUP)}
     if not any(tunings.values()):
-        return "The learning rate was not tuned, so the result may differ at another one."
+        return "The learning rate was not tuned, so the result may differ at another learning rate."
     at_end = [f"the {name} of {each.variant}" for name, own in tunings.items() for each in own if each.at_end]
     if not at_end:
         return "The learning rate was tuned."
-    what = "whose best value is" if len(at_end) == 1 else "whose best values are"
-    return f"The learning rate was tuned. Try more values of {join_words(at_end)}, {what} at an end of the range tried."
+    what = "its best value is" if len(at_end) == 1 else "their best values are"
+    return (
+        f"The learning rate was tuned. Try more values of {join_words(at_end)}, because {what} at an end of the range"
+        " that was tried."
+    )

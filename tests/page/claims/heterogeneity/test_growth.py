@@ -43,7 +43,7 @@ test_a_planted_ratio_is_found_in_most_runs = make_simulated_test(
 def test_one_seed_is_inconclusive() -> None:
     claim = judge_rows("growth_loss", [*context(), make_loss_ratio_row("published", {0: 1.0}, {0: 4.0}, "tokens")], 12)
     assert claim.verdict == "inconclusive"
-    assert claim.answer == "A single seed has no interval: train several."
+    assert claim.answer == "A single seed has no interval: train several seeds."
 
 
 def test_a_ratio_is_paired_by_seed() -> None:

@@ -73,7 +73,7 @@ test_few_layers_decide_nothing = make_rare_test(FEW, nightly=False)
 def test_an_inconclusive_answer_states_the_layers_that_would_decide() -> None:
     for rule, verdicts in FEW.items():
         for truth in (truth for worlds in verdicts.values() for truth in worlds):
-            assert any("can be compared. About " in judge_rows(rule, truth(run), 12).answer for run in range(20))
+            assert any("can be compared; about " in judge_rows(rule, truth(run), 12).answer for run in range(20))
 
 
 def importance(measure: str, metric: str, values: Iterable[float] = range(6), **columns: Any) -> list[Score]:

@@ -192,7 +192,7 @@ test_planted_costs_of_order_are_found_in_most_runs = make_simulated_test(
 def test_the_copy_task_does_not_count_as_reasoning() -> None:
     claim = judge_rows("order_by_task", ordered(0, reasoning=(2.0, 0.5)), 8)
     assert claim.verdict == SUPPORTED
-    assert "Tasks compared: arithmetic with stdlib." in claim.answer
+    assert "Reasoning tasks: arithmetic; other tasks: stdlib." in claim.answer
     only_copying = ordered(0, reasoning=(2.0, 0.5), answers=("copy",))
     assert judge_rows("order_by_task", only_copying, 8).verdict == "not measured"
 
