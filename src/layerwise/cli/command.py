@@ -23,7 +23,7 @@ DRY_RUN = Parameter(
     negative=(),
     show_default=False,
     group=OPTIONS,
-    help="Print the work and its cost, then exit.",
+    help="Print what would be computed and its cost, then exit.",
 )
 
 

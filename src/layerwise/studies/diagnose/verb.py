@@ -79,7 +79,7 @@ def diagnose(
 ) -> Result:
     """Measure which layers of a model matter, and why.
 
-    Every score has an interval and a null, and the report compares the results with published findings. To resume an
+    Every score has an interval and a null (a baseline). The report also tests published findings. To resume an
     interrupted run, run the same command again. To make a growth schedule from the results, see `layerwise train
     schedule`.
 

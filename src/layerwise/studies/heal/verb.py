@@ -92,7 +92,7 @@ def heal(
         text: Text file, a folder of them, or hf:DATASET.
         plan: Plan to heal, or run directory of a search.
         method: Weights to train (tail: last 3 layers and head).
-        compare: Other methods to compare with, such as lora-labels,tail-mse.
+        compare: Other variants (weights-loss) to compare with, such as lora-labels,tail-mse.
         tasks: Benchmarks from lm-eval, or pairs.
         learning_rates: Learning rates to try.
         steps: Number of optimizer steps.

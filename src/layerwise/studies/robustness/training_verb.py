@@ -120,7 +120,7 @@ def train_robust(
     Args:
         model: Hub id, folder, demo or demo-vit.
         text: Text file, a folder of them, or hf:DATASET.
-        methods: Methods: layershuffle, layerdrop, retrained-9,6,3 or all.
+        methods: Methods: layershuffle, layerdrop, all, or retrained-9,6,3 (one model per number of layers).
         images: Folder of class folders, hub dataset, or digits.
         seeds: Number of random seeds.
         epochs: Number of epochs.
