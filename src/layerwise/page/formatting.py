@@ -192,13 +192,13 @@ def label(name: str) -> str:
     return name if name in TYPES else NAMES.get(name, name.replace("_", " "))
 
 
-def join_words(words: Sequence[str]) -> str:
-    """Join words with commas and "and".
+def join_words(words: Sequence[str], word: str = "and") -> str:
+    """Join words to a list in a sentence.
 
-    >>> join_words(["a"]), join_words(["a", "b"]), join_words(["a", "b", "c"])
-    ('a', 'a and b', 'a, b and c')
+    >>> join_words(["a"]), join_words(["a", "b"]), join_words(["a", "b", "c"], "or")
+    ('a', 'a and b', 'a, b or c')
     """
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+    return f" {word} ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
 
 
 def format_count(number: int, noun: str) -> str:

@@ -305,7 +305,10 @@ def fates(data: ReportData) -> Iterator[str]:
         for condition, cell in cells.items():
             if condition.words != ORIGINAL_ORDER:
                 by_fate[cell.fate].append(condition.words)
-        pieces += [words.format(join_words(by_fate[fate])) for fate, words in VERBS.items() if by_fate[fate]]
+        for fate, words in VERBS.items():
+            if by_fate[fate]:
+                word = "or" if fate in ("lost", "inconclusive") else "and"
+                pieces.append(words.format(join_words(by_fate[fate], word)))
         gap = data.rows.one(
             measure=vocab.ROBUSTNESS,
             metric=metric,

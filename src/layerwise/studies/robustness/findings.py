@@ -43,7 +43,8 @@ TRAINED_ORDER = Question(
     f"{CAUTION}",
     Published(
         PAPER,
-        "Trained and run in random order a ViT keeps 62.77 %, about 20 points below the ordinary model in order.",
+        "Trained and run in random order, a ViT reaches 62.77 %, about 20 points less than the ordinary model in"
+        " order.",
         "19.84 points",
         "Table 1",
     ),
@@ -56,7 +57,7 @@ COLLAPSE = Question(
     f" common label).{CAUTION}",
     Published(
         PAPER,
-        "In random order a model trained in order falls from 82.61 % to 0.13 %, which is chance.",
+        "In random order, a model trained in order falls from 82.61 % to 0.13 %, which is chance.",
         "0.03 points above chance",
         "Table 1",
     ),

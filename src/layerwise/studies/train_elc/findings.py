@@ -218,7 +218,7 @@ def judge_weights_alike(data: ReportData) -> Finding | None:
         f" {LEARNED}",
         Published(
             PAPER,
-            "The weights that the layers learn are shown as a pattern of the model.",
+            "The paper shows the layer weights of one training run as the pattern of the model.",
             "one training run of each, no number",
             "heat maps of the layer weights",
         ),

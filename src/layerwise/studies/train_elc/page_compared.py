@@ -170,23 +170,25 @@ def tuning_findings(data: ReportData) -> Iterator[Finding]:
     run = data.rows.where(measure=vocab.TUNING_CONVERGENCE)
     targets = run.where(metric="score", variant=None)
     task = vocab.ALL if len(targets) > 1 else "".join(targets.axis("task"))
-    clauses, is_settled = [], []
+    clear, unclear = [], []
     for variant, when in WEIGHTS_IN.items():
         ratios = run.where(metric="ratio", task=task, variant=variant, against=vocab.BACKBONE)
         if ratios.one(unit=vocab.STEPS) is None:
             continue
-        known = [is_resolved(ratio, data.level) for ratio in ratios]
-        costs = join_words([f"{_format_ratio(ratio)} {ratio.unit}" for ratio in ratios])
-        unclear = "" if all(known) else " (no clear difference)"
-        clauses.append(f"{costs} with layer weights in {when if when == 'both' else f'{when} only'}{unclear}")
-        is_settled += known
-    if clauses:
+        place = "both phases" if when == "both" else f"{when} only"
+        if all(is_resolved(ratio, data.level) for ratio in ratios):
+            costs = join_words([f"{_format_ratio(ratio)} {ratio.unit}" for ratio in ratios])
+            clear.append(f"takes {costs} with layer weights in {place}")
+        else:
+            unclear.append(place)
+    if clear or unclear:
         reached = join_words([f"{row.task} {format_fixed(row.value, 3)}" for row in targets])
-        answer = (
-            f"Compared with a model without layer weights, fine-tuning takes {'; '.join(clauses)}. Costs are counted"
-            f" up to a selection score that both models reach, at most {reached}."
-        )
-        yield Finding("Do layer weights speed up fine-tuning?", answer, to_verdict(all(is_settled)))
+        target = f"fine-tuning to a selection score that both models reach (at most {reached})"
+        sentences = [f"Compared with a model without layer weights, {target} {join_words(clear)}."] if clear else []
+        if unclear:
+            what = "In this cost, there" if clear else f"In the cost of {target}, there"
+            sentences.append(f"{what} is no clear difference for layer weights in {join_words(unclear, 'or')}.")
+        yield Finding("Do layer weights speed up fine-tuning?", " ".join(sentences), to_verdict(not unclear))
 
 
 def _format_ratio(ratio: Score) -> str:
