@@ -63,7 +63,7 @@ def describe_data(text: EvalData) -> str:
     count = f"{text.documents:,} document{'s' * (text.documents != 1)}"
     if text.repeated:
         count += f" ({text.repeated:,} duplicates skipped)"
-    return f"{text.name}: {count}, {text.tokens:,} scored tokens in windows of at most {longest:,}"
+    return f"{text.name}: {count}, {text.tokens:,} scored tokens in windows of at most {longest:,} tokens"
 
 
 def describe_streaming(estimate: StreamingEstimate) -> str:

@@ -568,5 +568,5 @@ def cost_sentence(spent: SearchCost, seconds: float) -> str:
     return (
         f"search: {spent.layer_tokens:,} layer evaluations (counted per token), "
         f"{spent.naive / spent.layer_tokens:.1f}x fewer than if plans shared no work; {format_duration(seconds)}, "
-        f"{busy:.0%} of it in layers and the head"
+        f"{busy:.0%} of it in the layers and the output head"
     )

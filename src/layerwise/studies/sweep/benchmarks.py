@@ -104,7 +104,7 @@ class BenchmarksTask(Task[list[str]]):
         spent, failures = store_losses("benchmarks", self.stack, self.plans, data, run, reporter, self.runner)
         reporter.log(
             f"benchmarks: {format_duration(spent.layer_seconds + spent.head_seconds)} in layers and heads; "
-            f"{spent.layer_tokens / due.layer_tokens:.2f}x the minimum of layer evaluations"
+            f"{spent.layer_tokens / due.layer_tokens:.2f}x the minimum number of layer evaluations"
         )
         return [f"benchmarks: {failure}" for failure in failures]
 

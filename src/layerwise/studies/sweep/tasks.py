@@ -120,9 +120,9 @@ class LossesTask(Task[list[str]]):
         )
         busy = (spent.layer_seconds + spent.head_seconds) / seconds / (1 if self.runner is None else self.runner.count)
         reporter.log(
-            f"sweep: {format_duration(seconds)}, {busy:.0%} of it in layers and heads; "
-            f"{spent.layer_tokens / due.layer_tokens:.2f}x the minimum of layer evaluations; "
-            f"peak: {spent.most_live} hidden states in memory"
+            f"sweep: {format_duration(seconds)}, {busy:.0%} of it in the layers and the output head; "
+            f"{spent.layer_tokens / due.layer_tokens:.2f}x the minimum number of layer evaluations; "
+            f"at most {spent.most_live} hidden states in memory"
         )
         return failures
 
