@@ -86,8 +86,9 @@ def diagnose(
     Args:
         model: Hub id, folder, GGUF file, or demo.
         text: Text file, a folder of them, or hf:DATASET.
-        parts: Parts to run: proxies, deltas, predictability, ablation, racing, manipulation, recovery,
-            redundancy, probing (default: all but probing).
+        parts: Parts to run: proxies (cheap scores), deltas (weight differences), predictability (of weights),
+            ablation (skip or replace layers), racing (stop early), manipulation (change weights), recovery (after
+            damage), redundancy (sets of layers), probing (features in states) (default: all but probing).
         minutes: Time budget in minutes (default: 10).
         tokens: Number of tokens to score, or all (default: what fits the time budget).
         min_effect: Smallest effect that counts, in nats/token.
