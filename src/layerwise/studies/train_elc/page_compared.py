@@ -175,12 +175,12 @@ def tuning_findings(data: ReportData) -> Iterator[Finding]:
         ratios = run.where(metric="ratio", task=task, variant=variant, against=vocab.BACKBONE)
         if ratios.one(unit=vocab.STEPS) is None:
             continue
-        place = "both phases" if when == "both" else f"{when} only"
+        phases = "both phases" if when == "both" else f"{when} only"
         if all(is_resolved(ratio, data.level) for ratio in ratios):
             costs = join_words([f"{_format_ratio(ratio)} {ratio.unit}" for ratio in ratios])
-            clear.append(f"takes {costs} with layer weights in {place}")
+            clear.append(f"takes {costs} with layer weights in {phases}")
         else:
-            unclear.append(place)
+            unclear.append(phases)
     if clear or unclear:
         reached = join_words([f"{row.task} {format_fixed(row.value, 3)}" for row in targets])
         target = f"fine-tuning to a selection score that both models reach (at most {reached})"
