@@ -50,7 +50,9 @@ def test_shared_key_value_layers_are_rejected() -> None:
 @pytest.mark.parametrize("name", sorted(UNLIKE))
 def test_models_with_block_state_are_rejected(name: str) -> None:
     ids, _ = prompts(1)
-    with pytest.raises(UnsupportedModelError, match=r"^\w+ computes different states in one pass than in two passes"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"^\w+ computes different hidden states if it reads a text in two passes"
+    ):
         gather(inspect_model(specimen.build(named(name)), ids), 5, 1, schedule=Schedule())
 
 

@@ -100,11 +100,11 @@ def test_a_missing_pass_is_detected(node: Node, passes: list[Pass]) -> None:
     node.handle(_call(1, passes[0]))
     answer = node.handle(_call(2, passes[2]))
     assert isinstance(answer, Refused)
-    assert "has 1 of 1, 1 of 2 passes, and received pass 2" in answer.reason
+    assert "received pass 2 without the passes before it (layer 1 has run 1, layer 2 has run 1)" in answer.reason
     node.handle(Release("request"))
     answer = node.handle(_call(3, passes[1]))
     assert isinstance(answer, Refused)
-    assert "has 0 of 1, 0 of 2 passes" in answer.reason
+    assert "(layer 1 has run 0, layer 2 has run 0)" in answer.reason
 
 
 def test_caches_are_bounded_and_expire(stack: Stack, passes: list[Pass], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +251,7 @@ def test_messages_round_trip_and_foreign_bytes_are_rejected() -> None:
         packed[:-1],
         b"",
     ):
-        with pytest.raises(SwarmError, match="not a message of this layerwise version"):
+        with pytest.raises(SwarmError, match=r"Received an (invalid|unknown) message"):
             unpack(wrong)
 
 
@@ -305,7 +305,7 @@ def test_a_refused_call_does_not_affect_its_batch(stack: Stack, texts: list[list
     node.handle(Release("text-1"))
     first, second, third = node.handle_all([_batched_call(number, passes[2]) for number, passes in enumerate(texts)])
     assert isinstance(second, Refused)
-    assert "has 0 of 1, 0 of 2 passes, and received pass 2" in second.reason
+    assert "received pass 2 without the passes before it (layer 1 has run 0, layer 2 has run 0)" in second.reason
     assert isinstance(first, Reply)
     assert isinstance(third, Reply)
 

@@ -225,8 +225,8 @@ REFUSED: tuple[tuple[Any, dict[str, Any], str], ...] = (
             ("seed", 2**63),
         )
     ),
-    (Quorum, {}, "in layers or in nats, not both"),
-    (Quorum, {"layers": 1, "nats": 1.0}, "in layers or in nats, not both"),
+    (Quorum, {}, "must have either layers or nats"),
+    (Quorum, {"layers": 1, "nats": 1.0}, "must have either layers or nats"),
     (Quorum, {"nats": math.inf}, "at least 0 nats, got inf"),
     *(
         (SwarmSettings, {name: value}, f"{name} must be a positive number of seconds, got {value}")

@@ -1,9 +1,10 @@
 """Serve a model across several nodes and keep answering when some of them fail.
 
-    swarm = layerwise.swarm.gather(stack, nodes=8, replicas=2, address="auto")    # without `address`: in this process
+    swarm = layerwise.swarm.gather(stack, nodes=8, replicas=2, address="auto")    # omit `address` to stay in this
+        process
     answer = swarm.generate(ids, max_new_tokens=64)
 
-A layer without a live replica is skipped: see `answer.missing` and `answer.expected`.
+A layer without a live replica is skipped. `answer.missing` lists such layers, and `answer.expected` is their cost.
 """
 
 from __future__ import annotations

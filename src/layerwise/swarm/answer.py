@@ -10,18 +10,18 @@ from typing import Literal, TypeAlias
 from layerwise.errors import SwarmError
 
 Basis: TypeAlias = Literal["complete", "measured", "unknown"]
-"""Source of an expected cost: no layer is missing, exactly this set was measured, or unknown."""
+"""Basis of an expected cost: no layer is missing, exactly this set of missing layers was measured, or neither."""
 
 Finish: TypeAlias = Literal["stop", "length"]
-"""Reason why an answer ends: an end token or stop text, or the maximum length."""
+"""Why an answer ended: `stop` at an end token or stop text, `length` at the maximum number of tokens."""
 
 NodeState: TypeAlias = Literal["live", "suspected", "gone", "quarantined"]
-"""State of a node: it computes, has missed a health check, has failed, or has returned a wrong answer."""
+"""State of a node: `suspected` if it missed a health check, `gone` if it failed, `quarantined` after a wrong result."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCost:
-    """Expected cost of missing layers: loss increase over the original model in nats/token, with a 95% interval."""
+    """Expected loss increase in nats/token from missing layers, with its 95% interval; `None` if unknown."""
 
     nats: float | None
     low: float | None
@@ -35,10 +35,11 @@ UNKNOWN = ExpectedCost(None, None, None, "unknown")
 
 @dataclass(frozen=True, slots=True)
 class TokenSpan:
-    """The new tokens `start` to `stop - 1` of an answer, all computed under the same conditions.
+    """Tokens `start` to `stop - 1` of an answer, all generated with the same plan and the same missing layers.
 
-    `plan` is the text of the plan that computed them, `missing` the requested layers that it lacks, and `expected` the
-    cost of that. `earlier` are layers missing for earlier tokens, `doubted` the nodes later found to compute wrongly.
+    `plan` is the plan that ran, and `missing` lists the layers of the requested plan that it lacks, at the cost
+    `expected`. `earlier` lists layers that were missing for earlier tokens. `doubted` lists nodes that were later found
+    to return wrong results.
     """
 
     start: int
@@ -55,7 +56,7 @@ class TokenSpan:
 
 
 def join_spans(before: Sequence[TokenSpan], at: int, after: Sequence[TokenSpan]) -> tuple[TokenSpan, ...]:
-    """Join the spans of the first `at` tokens with those of a second swarm, which count from there."""
+    """Join the spans `before`, cut to the first `at` tokens, and the spans `after`, which count tokens from `at`."""
     spans = [replace(span, stop=min(span.stop, at)) for span in before if span.start < at]
     spans[-1:] = [replace(span, stop=at) for span in spans[-1:]]
     missing_before = {layer for span in spans for layer in (*span.missing, *span.earlier)}
@@ -73,7 +74,7 @@ def join_spans(before: Sequence[TokenSpan], at: int, after: Sequence[TokenSpan])
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The tokens of an answer and the plans that computed them; the `spans` cover all tokens."""
+    """A generated answer. Its `spans` cover all tokens and record the plan behind each of them."""
 
     request: str
     tokens: tuple[int, ...]
@@ -87,7 +88,7 @@ class Answer:
 
     @property
     def from_token(self) -> int:
-        """First token of the last span."""
+        """Index of the first token of the last span."""
         return self.spans[-1].start
 
     @property
@@ -97,12 +98,12 @@ class Answer:
 
     @property
     def is_complete(self) -> bool:
-        """True if all tokens were computed by all layers, and no node was found to be wrong."""
+        """True if all layers computed every token and no node returned a wrong result."""
         return all(span.is_complete for span in self.spans)
 
     @property
     def expected(self) -> ExpectedCost:
-        """Cost of the most expensive span; unknown if that of any span is unknown."""
+        """The highest expected cost of any span, or an unknown cost if that of any span is unknown."""
         return max((span.expected for span in self.spans), key=lambda each: (each.basis == "unknown", each.nats or 0.0))
 
 
@@ -110,7 +111,7 @@ class Answer:
 class PromptScores:
     """Log-probabilities of the tokens of a prompt.
 
-    `logprobs` start at the second token; `best` are the most likely tokens after each prefix, the last one included.
+    `logprobs` starts at the second token. `best[i]` is the most likely token after the first `i + 1` tokens.
     """
 
     logprobs: tuple[float, ...]
@@ -120,7 +121,7 @@ class PromptScores:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node as its router sees it. Latencies are in seconds; `waiting` counts unanswered calls."""
+    """A node as its router sees it. `median` and `p99` are latencies in seconds; `waiting` counts unanswered calls."""
 
     name: str
     layers: tuple[str, ...]
@@ -135,7 +136,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class RequestView:
-    """A running request: the number of tokens so far, its current plan, and the missing layers."""
+    """A running request: the number of its tokens so far, its current plan, and the missing layers."""
 
     request: str
     tokens: int
@@ -145,10 +146,10 @@ class RequestView:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Event of a node or request, `seconds` after the start of the swarm.
+    """An event of a node or request, `seconds` after the swarm started.
 
-    `kind` is `lost`, `late`, `returned`, `quarantined`, `replayed`, `degraded`, `refused`, `completed` or `joined`.
-    `requests` are the last ones that used the answers of a quarantined node.
+    `kind` is `lost`, `late`, `returned`, `quarantined`, `replayed`, `degraded`, `refused`, `completed` or `joined`. If
+    a node is quarantined, `requests` names the last requests that used its results.
     """
 
     seconds: float
@@ -181,24 +182,24 @@ MAX_STOPS = 16
 """Maximum number of stop texts (OpenAI's API allows four)."""
 
 MIN_TEMPERATURE = 1e-4
-"""Decoding is greedy below this temperature, since smaller divisors overflow float32."""
+"""Decoding is greedy below this temperature, since dividing by a smaller one overflows float32."""
 
 MIN_PENALTY = 0.01
-"""Minimum repetition penalty, since smaller divisors overflow float32."""
+"""Minimum repetition penalty, since dividing by a smaller one overflows float32."""
 
 MAX_STOP_LENGTH = 1_000
-"""Maximum characters of a stop text, which bounds the text held back while streaming."""
+"""Maximum number of characters of a stop text, which limits how much text streaming holds back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
     """Sampling settings of one answer.
 
-    `temperature` divides the logits; below `MIN_TEMPERATURE` decoding is greedy. Tokens are drawn from the `top_k`
-    most likely (0: all), from the smallest set with probability `top_p`, and with at least `min_p` times the highest
-    probability. `repetition_penalty` divides the positive logits of earlier tokens and multiplies the negative ones.
-    The answer ends after `max_new_tokens`, at the end token (not before `min_new_tokens`) or at a text in `stop`. A
-    `seed` makes it reproducible.
+    Logits are divided by `temperature`; below `MIN_TEMPERATURE`, decoding is greedy. Tokens are sampled from the
+    `top_k` most likely ones (0: all), from the smallest set with total probability `top_p`, and only if they have at
+    least `min_p` times the highest probability. `repetition_penalty` divides the positive logits of tokens that already
+    occurred and multiplies their negative logits. The answer ends after `max_new_tokens`, at a text in `stop`, or at
+    the end token (but not before `min_new_tokens`). With a `seed`, the answer is reproducible.
 
     >>> Decoding(16).temperature
     0.0

@@ -1,8 +1,7 @@
-"""Calls of nodes: batches of calls, deadlines, health checks, and validation of the replies.
+"""Calls to nodes, with batching, deadlines, health checks, and validation of the replies.
 
-A node has one call at a time; messages that arrive meanwhile are sent together. A node that has not answered by its
-deadline is late: the request may then move to a replica, and the node is checked on a sample. Its call is abandoned
-only if that check times out, too.
+A node runs one call at a time; calls that arrive in the meantime form the next batch. If a node misses its deadline,
+the request may move to another node, and a health check is sent. The call is abandoned if the health check ends first.
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ from layerwise.swarm.wire import encode, to_tensor
 MAX_BATCH = 64
 
 GRACE_SECONDS = 0.005
-"""Seconds to process an answer that arrived in time."""
 
 POLL_SECONDS = 0.05
 """Seconds between two searches for a free replica while a node is late."""
@@ -53,7 +51,7 @@ class _Queued:
 
 
 class NodeClient:
-    """Client of all nodes. `sample` is a small pass through all layers, which health checks run."""
+    """Sends calls to all nodes. Health checks run `sample`, a small forward pass through all layers."""
 
     def __init__(self, transport: Transport, members: NodeRecords, settings: SwarmSettings, sample: Capture) -> None:
         self.transport = transport
@@ -67,7 +65,7 @@ class NodeClient:
     async def call(
         self, node: str, call: RunLayers, may_leave: Callable[[], bool], request: str = ""
     ) -> Reply | Failure:
-        """Return the node's answer, or `Late` if the node missed its deadline and the request `may_leave` it."""
+        """Return the node's reply, or `Late` if it missed its deadline and `may_leave()` is true."""
         member = self.members[node]
         call = replace(call, number=next(self._numbers))
         response = self._record(member, call, *await self._answer(member, call, may_leave, request))
@@ -178,7 +176,7 @@ class NodeClient:
             member.began = None
 
     async def _call(self, member: NodeRecord, calls: Sequence[RunLayers]) -> Sequence[Response]:
-        """Send one call. The call is lost if the node answers a later health check before it."""
+        """Send one batch. It counts as lost if a later health check ends first."""
         clock = asyncio.get_running_loop().time
         call = asyncio.ensure_future(self.transport.call(member.name, calls))
         checks: set[asyncio.Future[Any]] = set()
@@ -201,7 +199,7 @@ class NodeClient:
 
 
 async def _wait(answer: asyncio.Future[Any], seconds: float) -> None:
-    """Wait for an answer, excluding time in which this process is busy."""
+    """Wait up to `seconds` for an answer, not counting time in which this process is busy."""
     clock = asyncio.get_running_loop().time
     until = clock() + seconds
     await asyncio.wait({answer}, timeout=seconds)
@@ -219,10 +217,10 @@ def _find_flaw(call: RunLayers, reply: Reply) -> str | None:
         return f"answered call {reply.number} of {reply.request} instead of call {call.number} of {call.request}"
     state, given = reply.state, call.given.state
     if (state.shape, state.dtype) != (given.shape, given.dtype):
-        return f"returned a state of {state.shape} {state.dtype} for one of {given.shape} {given.dtype}"
+        return f"returned a state of {state.shape} {state.dtype} instead of {given.shape} {given.dtype}"
     try:
         if not torch.isfinite(to_tensor(state)).all():
-            return "returned numbers that are not finite"
+            return "returned values that are not finite"
     except SwarmError as error:
         return str(error)
     return None

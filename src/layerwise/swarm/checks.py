@@ -1,6 +1,7 @@
-"""Health checks of nodes and spot checks of their answers.
+"""Health checks of nodes and spot checks of their results.
 
-Spot checks find faults (memory, weights, versions), not a malicious node that knows which answers are compared.
+Spot checks detect faulty memory, wrong weights and other versions. They do not detect a malicious node that knows which
+results are compared.
 """
 
 from __future__ import annotations
@@ -25,20 +26,21 @@ from layerwise.swarm.supply import Supply
 from layerwise.swarm.wire import agree, encode, to_tensor
 
 ROUTER = ""
-"""Name of the router's own layers as a checker."""
+"""Name of the checker if the router runs its own copy of the layers."""
 
 CHECK_EVERY = 8
 """The first pass of one in this many requests of a node is compared, starting with its first request."""
 
 
 class RestartNeededError(Exception):
-    """Signals that all tokens of a request have to be recomputed."""
+    """Signals that all tokens of a request must be recomputed."""
 
 
 class SpotChecks:
-    """Comparison of a `share` of all answers with those of a second node; the router's own layers settle differences.
+    """Compares a `share` of all results with those of a second node.
 
-    Nodes found to be wrong are quarantined. With a `share` of 0 nothing is compared.
+    If they differ, the router runs its own copy of the layers to find the wrong node, which is quarantined. If `share`
+    is 0, nothing is compared.
     """
 
     def __init__(self, client: NodeClient, share: float, referee: Node) -> None:
@@ -46,7 +48,10 @@ class SpotChecks:
         self.share, self.referee = share, referee
 
     async def find_wrong_nodes(self, request: SwarmRequest, node: str, call: RunLayers, reply: Reply) -> frozenset[str]:
-        """Find the nodes whose answer to `call` is wrong. Raises `RestartNeededError` if this needs all tokens."""
+        """Return the nodes whose result of `call` is wrong.
+
+        Raises `RestartNeededError` if all tokens must be recomputed to find them.
+        """
         call = replace(call, number=reply.number)
         if call.given.index:
             checker = request.checkers.get(call.visits)
@@ -78,7 +83,7 @@ class SpotChecks:
             wrong = {name for name, state in answers if not _is_same(call, state, expected)}
         layers = f"layers {call.visits[0].layer.name} to {call.visits[-1].layer.name}"
         for name in sorted(wrong):
-            reason = f"{name}: its output of {layers} differs from the router's own layers"
+            reason = f"{name}: its output of {layers} differs from the router's output"
             self.members.change(name, "quarantined", "quarantined", reason)
         return frozenset(wrong)
 
@@ -112,7 +117,7 @@ def _is_same(call: RunLayers, one: Array, other: Array) -> bool:
 
 
 class HealthChecks:
-    """Periodic checks of idle nodes; layers of nodes that do not return are sent to other nodes."""
+    """Periodically checks idle nodes. If a node does not recover, its layers are sent to other nodes."""
 
     def __init__(self, client: NodeClient, supply: Supply) -> None:
         self._client = client
@@ -154,7 +159,7 @@ class HealthChecks:
 
 
 def smallest_inputs(stack: Stack) -> dict[str, Any]:
-    """Return the smallest input of the model. Raises `SwarmError` for a model with unknown inputs."""
+    """Return a minimal input for the model. Raises `SwarmError` if layerwise cannot generate one."""
     inputs = example_inputs(stack.model, 4)
     if inputs is None:
         raise SwarmError(
@@ -165,7 +170,7 @@ def smallest_inputs(stack: Stack) -> dict[str, Any]:
 
 
 def sample_pass(stack: Stack, layers: Sequence[int]) -> Capture:
-    """Capture a small pass for health checks. Raises `UnsupportedModelError` if its arguments cannot be sent."""
+    """Capture a small forward pass for health checks. Raises `SwarmError` if its arguments cannot be sent to nodes."""
     with torch.inference_mode():
         inputs = smallest_inputs(stack)
         stack.capture(**inputs)

@@ -1,7 +1,7 @@
-"""Text generation with a model whose layers run elsewhere.
+"""Text generation with a model whose layers run on nodes.
 
-Logits processors, stopping criteria and settings come from `generate` itself. Keys and values stay on the nodes;
-`advance_cache` fills the cache of `generate` with one zero per token, since the model reads only its length.
+Logits processors, stopping criteria and settings come from `generate` itself. Keys and values stay on the nodes. The
+model needs only the length of its cache, so `advance_cache` fills it with one zero per token.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from layerwise.swarm.wire import agree, encode, to_tensor
 
 @dataclass
 class GenerationInputs:
-    """Inputs that `generate` prepared before its loop."""
+    """Inputs that `generate` prepares before its decoding loop."""
 
     ids: Tensor
     processors: Any
@@ -66,7 +66,7 @@ def prepare_generation(stack: Stack, ids: Tensor, options: dict[str, Any]) -> Ge
 
 @dataclass
 class CachedDecoding:
-    """Capture of the layer calls of each pass over one text; the nodes keep the keys and values."""
+    """Captures the layer calls of each decoding step. The nodes keep the keys and values."""
 
     stack: Stack
     ready: GenerationInputs
@@ -112,7 +112,7 @@ def find_cache(inputs: Any) -> Cache | None:
 def advance_cache(cache: Cache, kinds: Sequence[str | None], batch: int, tokens: int) -> None:
     """Fill `cache` as if every layer had read `tokens` more tokens of `batch` texts.
 
-    `kinds` are the configured layer types: linear-attention layers leave no keys in the cache.
+    `kinds` are the configured layer types. Linear-attention layers store no keys in the cache.
     """
     decoder_cache: Any = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
     zeros = torch.zeros(batch, 1, tokens, 1, device="cpu")
@@ -144,7 +144,7 @@ async def decode(
     draws: Callable[[int], torch.Generator] | None = None,
     **options: Any,
 ) -> AsyncGenerator[Tensor, None]:
-    """Yield the new tokens of `model.generate(ids, **options)`, each `(batch,)`; `draws(n)` seeds token `n`."""
+    """Yield the tokens of `model.generate(ids, **options)`, each `(batch,)`, drawing token `n` with `draws(n)`."""
     decoding = CachedDecoding(head.stack, prepare_generation(head.stack, ids, options))
     ready, ids = decoding.ready, decoding.ready.ids
     unfinished = torch.ones(ids.shape[0], dtype=torch.long, device=ids.device)
@@ -177,7 +177,7 @@ def _choose_token(ready: GenerationInputs, ids: Tensor, logits: Tensor, generato
 
 
 MAX_BATCH = 64
-"""Maximum passes per batch, since a large vocabulary has many logits."""
+"""Maximum number of passes per batch, which limits the memory for logits."""
 
 ROW_MULTIPLE = 4
 """Batches are padded to a multiple of this many rows: MKL is slower with two or three rows than with four."""
@@ -193,9 +193,9 @@ class _PendingPass:
 
 
 class BatchedHead:
-    """Norm and head of the model, run in batches for the passes of several requests.
+    """Runs the final norm and the head of the model on the hidden states of several requests at once.
 
-    Batching is tried once, and used only if the outputs equal those of single passes up to rounding.
+    The first batch is also computed request by request. Batches are used only if both results are equal up to rounding.
     """
 
     def __init__(self, stack: Stack) -> None:
@@ -263,7 +263,7 @@ class BatchedHead:
 
 @dataclass(frozen=True, slots=True)
 class ServableModel:
-    """Checked parts of a swarm: a sample pass, a node of the router's own layers, and the quorum of the plan."""
+    """Result of `check_servable`: a sample pass, a node with the router's own copy of the layers, and the quorum."""
 
     sample: Capture
     referee: Node
@@ -271,11 +271,11 @@ class ServableModel:
 
 
 def check_servable(stack: Stack, plan: Plan, settings: SwarmSettings) -> ServableModel:
-    """Check that the layers of a model can run elsewhere, before any node starts.
+    """Check that the layers of a model can run on nodes, before any node starts.
 
     Raises:
         UnsupportedModelError: If they cannot.
-        SwarmError: If the plan can never meet the quorum.
+        SwarmError: If the plan has too few layers to ever meet the quorum.
     """
     layers = find_layers(plan)
     quorum = settings.resolve_quorum(len(layers))
@@ -292,9 +292,9 @@ def generates_text(stack: Stack) -> bool:
 
 
 def check_split_passes(stack: Stack, node: Node) -> None:
-    """Raise `UnsupportedModelError` if two interleaved passes over a text differ from a single one.
+    """Raise `UnsupportedModelError` if reading a text in two passes, with another text in between, changes the result.
 
-    Some models keep state in their blocks (RecurrentGemma); in others a token changes earlier positions (CPM-Ant).
+    This happens if blocks keep state (RecurrentGemma) or if a token changes earlier positions (CPM-Ant).
     """
     ids = smallest_inputs(stack)["input_ids"]
     layers = [layer.number for layer in node.layers if not layer.source]
@@ -321,7 +321,7 @@ def check_split_passes(stack: Stack, node: Node) -> None:
         node.handle(Release(request))
     if not agree(split, single, len(layers)):
         raise UnsupportedModelError(
-            f"{type(stack.model).__name__} computes different states in one pass than in two passes interleaved with "
-            "another text. A swarm needs both to be equal, since it serves several requests at once and recomputes "
-            "texts after a failure. Use generate instead."
+            f"{type(stack.model).__name__} computes different hidden states if it reads a text in two passes, with "
+            "another text in between, than in one pass. A swarm needs equal states, since it serves several requests "
+            "at once and recomputes texts after a failure. Run the model in one process with `generate` instead."
         )

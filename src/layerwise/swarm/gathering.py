@@ -1,4 +1,4 @@
-"""Creation of a swarm: nodes, their layers, and the router."""
+"""Create a swarm: its nodes, their layers, and the router."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def gather(
     """Create a swarm of nodes that together hold several copies of every layer of a plan.
 
     Args:
-        stack: The model. Layers of other models in `Stack.with_sources` that the plan does not use are held as
-            replacements (`SwarmSettings.replacements`).
+        stack: The model. If the plan uses only its layers, nodes also hold the layers of the other models in
+            `Stack.with_sources` as replacements (see `SwarmSettings.replacements`).
         nodes: Number of nodes.
-        replicas: Copies of every layer, each on another node.
-        address: Ray cluster whose processes are the nodes (`local`, `auto`, `HOST:PORT`); without one the nodes are
-            objects of this process that share the weights of `stack`.
+        replicas: Number of copies of every layer, each on a different node.
+        address: Ray cluster that runs the nodes: `local`, `auto` or `HOST:PORT`. By default, nodes are objects in this
+            process that share the weights of `stack`.
         plan: Layer plan (default: the identity plan).
         settings: Quorum, deadlines and checks.
         estimate: Cost of missing layers, from `read_loss_estimate`.
-        schedule: Faults to simulate in virtual time, for nodes in this process.
+        schedule: Faults to simulate in virtual time. Only used if the nodes are in this process.
 
     Raises:
         SwarmError: If the cluster has too few CPUs.

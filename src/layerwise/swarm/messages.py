@@ -1,10 +1,10 @@
 """Messages between a router and its nodes, encoded as MessagePack because unpickling can run any code.
 
-    RunLayers     run these visits on this state          ->  Reply | Refused
+    RunLayers     run these layers on this hidden state   ->  Reply | Refused
     LoadLayers    load these layers with these weights    ->  Done | Refused
     Release       clear the caches of a request           ->  Done
 
-A call can also end as `Gone` or `Late`.
+The response can also be `Gone` or `Late`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True, order=True)
 class RemoteLayer:
-    """A layer on a node: its number, and the name of its source model (`""` for the model itself)."""
+    """A layer that a node holds: its number and the name of its model (`""` for the model that is served)."""
 
     number: int
     source: str = ""
@@ -44,7 +44,7 @@ class RemoteLayer:
 
 @dataclass(frozen=True, slots=True)
 class RemoteVisit:
-    """One layer evaluation of a plan: the cache `slot`, and the layer (or its `sublayer`) that runs there."""
+    """One layer evaluation of a plan: the layer, or only its `sublayer`, with its `slot` in the KV cache."""
 
     slot: int
     layer: RemoteLayer
@@ -60,10 +60,10 @@ class RemoteVisit:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A node's part of forward pass `index`; pass 0 has all tokens so far and clears the caches of its visits.
+    """Input of a node in forward pass `index`. Pass 0 contains all tokens so far and clears the caches.
 
-    `calls` are the other arguments of the blocks as MessagePack, one call per visit: `{"tensor": 3}` is `arrays[3]`,
-    and `{"cache": "module:class"}` is the node's cache of that class (see `layerwise.swarm.wire`).
+    `calls` holds the other arguments of each block as MessagePack. In it, `{"tensor": 3}` stands for `arrays[3]`, and
+    `{"cache": "module:class"}` for the node's cache of that class (see `layerwise.swarm.wire`).
     """
 
     index: int
@@ -74,9 +74,10 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class RunLayers:
-    """Run `visits` in order on the state of the pass `given`; their caches must hold exactly the earlier passes.
+    """Run the layer evaluations `visits` in order on the hidden state in `given`.
 
-    `number` counts the calls of a request, so nodes can drop repeated and outdated ones.
+    Their caches must contain all earlier passes and nothing else. `number` grows with every call, so that nodes can
+    detect repeated and outdated ones.
     """
 
     request: str
@@ -91,9 +92,9 @@ class RunLayers:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The state after the visits of call `number` in pass `index`.
+    """The hidden state after call `number` in pass `index`.
 
-    `seconds` is the compute time on the node, divided by the batch size; `process` identifies the process of the node.
+    `seconds` is the compute time on the node, divided by the batch size; `process` identifies the node's process.
     """
 
     node: str
@@ -109,8 +110,9 @@ class Reply:
 class LoadLayers:
     """Load the blocks `layers` of a model, in addition to those already loaded.
 
-    The node builds the blocks from `model_class` (a dotted name) and `config` (JSON); `path` is the list of blocks.
-    `weights` are the tensors of each block by name, `sublayers` the submodule paths of each block's sublayers.
+    The node builds the blocks from `model_class` (`module:Class`) and `config` (JSON), and `path` is the module list
+    that contains them. `weights` holds the tensors of each block by name, and `sublayers` the submodule paths of its
+    sublayers.
     """
 
     source: str
@@ -124,7 +126,7 @@ class LoadLayers:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Forget a request: it has ended or continues on other nodes."""
+    """Free the caches of a request."""
 
     request: str
 
@@ -138,7 +140,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The node has failed or cannot be reached; it may have run the message."""
+    """The node has failed or cannot be reached. It may have processed the message."""
 
     node: str
     reason: str
@@ -146,7 +148,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """The node has not answered within `seconds`; it may have run the message or may still run it."""
+    """The node has not answered within `seconds`. It may still process the message."""
 
     node: str
     seconds: float
@@ -154,7 +156,7 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The node refused the message, or its answer was invalid; `lacks_layers` if it does not hold all layers."""
+    """The node refused the message or its reply was invalid. `lacks_layers` is set if it does not hold all layers."""
 
     node: str
     reason: str
@@ -167,7 +169,7 @@ Response: TypeAlias = Reply | Done | Failure
 
 
 class Transport(Protocol):
-    """Delivery of messages to nodes, at most once each. A call to a failed node returns `Gone`."""
+    """Delivers each message to its node at most once. A call to a failed node returns `Gone`."""
 
     @property
     def is_over(self) -> bool: ...
@@ -205,11 +207,15 @@ def unpack(packed: bytes) -> list[Any]:
     try:
         return [_decoder(name).decode(fields) for name, fields in _NAMED.decode(packed)]
     except msgspec.MsgspecError as error:
-        raise SwarmError(f"Received bytes that are not a message of this layerwise version: {error}") from error
+        raise SwarmError(
+            f"Received an invalid message ({error}). Install the same version of layerwise on all machines."
+        ) from error
 
 
 def _decoder(name: str) -> msgspec.msgpack.Decoder[Any]:
     decoder = _DECODERS.get(name)
     if decoder is None:
-        raise SwarmError(f"Received {name[:60]!r}, which is not a message of this layerwise version.")
+        raise SwarmError(
+            f"Received an unknown message {name[:60]!r}. Install the same version of layerwise on all machines."
+        )
     return decoder

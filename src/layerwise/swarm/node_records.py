@@ -17,7 +17,7 @@ MAX_SAMPLES = 200
 MIN_SAMPLES = 20
 
 UNKNOWN_FACTOR = 4.0
-"""Factor on the deadline of the other nodes for a node with few calls."""
+"""A node with few calls gets at most this many times the deadline of the other nodes."""
 
 DEADLINE_FACTOR = 2.0
 """Deadline relative to the 99th percentile of a node's latencies."""
@@ -29,7 +29,7 @@ MAX_FIRST_DEADLINES = 3.0
 """Maximum deadline relative to the deadline of a first call (30 s for 10 s)."""
 
 FIRST_PER_WORK = 0.02
-"""Additional seconds per unit of work of a first call."""
+"""Seconds added to the deadline of a first call for each layer evaluation of one token."""
 
 
 def _recent() -> deque[float]:
@@ -42,11 +42,12 @@ def _quantile(seconds: Collection[float], share: float) -> float:
 
 @dataclass(slots=True)
 class Latencies:
-    """Latencies and deadlines of one node's calls: initially `first` seconds plus time for the work, at least `floor`.
+    """Latencies of one node's calls, and the deadlines derived from them, in seconds.
 
-    Calls are grouped by work (visits x tokens x sequences) in powers of four. Latencies are assumed to grow with the
-    work, at most in proportion, so a class with few calls is bounded by its neighbors. The deadline of a node that
-    becomes slow grows up to a fixed bound.
+    Before there are enough calls, the deadline is `first` plus time for the work. It is never below `floor`. Calls are
+    grouped by work (layer evaluations x tokens x sequences) in powers of four. Latency is assumed to grow with the
+    work, at most in proportion, so a group with few calls is bounded by its neighbors. If a node becomes slow, its
+    deadline grows up to a fixed limit.
     """
 
     first: float = 10.0
@@ -59,13 +60,13 @@ class Latencies:
         self._classes.setdefault(_work_class(work), _recent()).append(seconds)
 
     def quantile(self, share: float) -> float | None:
-        """Return a quantile of the recent latencies; `None` before the first call."""
+        """Return a quantile of the recent latencies, or `None` before the first call."""
         return _quantile(self._all, share) if self._all else None
 
     def deadline(self, work: int = 1, others: Latencies | None = None) -> float:
-        """Return the seconds without an answer after which a node with this much `work` is late.
+        """Return the seconds after which an unanswered call with this much `work` is late.
 
-        A node with few calls gets `UNKNOWN_FACTOR` times the deadline of the `others`.
+        A node with few calls gets at most `UNKNOWN_FACTOR` times the deadline of the `others`.
         """
         own = self._estimate_quantile(0.99, work)
         usual = None if others is None else others._estimate_quantile(0.99, work)
@@ -110,15 +111,16 @@ WARNINGS = ("lost", "late", "quarantined", "degraded")
 MAX_EVENTS = 1000
 
 MAX_SERVED = 100
-"""Number of a node's last requests whose names are kept."""
+"""Maximum number of recent requests whose names are kept per node."""
 
 
 @dataclass(slots=True)
 class NodeRecord:
     """One node: its layers, its state, and the latencies of its calls.
 
-    `began` and `work` describe the current call, `waiting` counts unanswered calls, and `process` identifies the
-    process. `requests` counts the requests whose first pass it ran; `served` names the last that used its answers.
+    `began` and `work` are the start time and size of the current call, `waiting` counts unanswered calls, and `process`
+    identifies the node's process. `requests` counts the requests whose first pass the node ran, and `served` names the
+    last requests that used its results.
     """
 
     name: str
@@ -141,7 +143,7 @@ class NodeRecord:
         return 0.0 if self.began is None else now - self.began
 
     def observe(self, seconds: float, reply: Reply, call: RunLayers) -> None:
-        """Record the latencies of a call. A new process starts without history."""
+        """Record the latencies of a call. If the node has a new process, its request history is cleared."""
         self.calls += 1
         self.latencies.record(seconds, call.work)
         self.overhead.append(max(seconds - reply.seconds, 0.0))
@@ -155,11 +157,11 @@ class NodeRecord:
 
     @property
     def layer_seconds(self) -> float:
-        """Median seconds per layer evaluation on the node's clock; 1 ms before the first call."""
+        """Median seconds per layer evaluation, as measured by the node (1 ms before the first call)."""
         return median(self.per_layer) if self.per_layer else 1e-3
 
     def call_latency(self, now: float) -> float:
-        """Return the overhead of a call and its queue in seconds; the overhead is 1 ms before the first call."""
+        """Return the seconds that a new call waits: its usual overhead (1 ms before the first call) and the queue."""
         usual, silence = median(self.overhead) if self.overhead else 1e-3, self.silence(now)
         late = silence if silence >= self.latencies.floor else 0.0
         return usual + late + self.waiting * len(self.layers) * self.layer_seconds
@@ -180,7 +182,7 @@ class NodeRecord:
 
 
 class NodeRecords:
-    """Records of all nodes of a swarm, and its events. `first` and `floor` are those of `Latencies`."""
+    """Records of all nodes of a swarm, and its events. `first` and `floor` are passed on to `Latencies`."""
 
     def __init__(self, clock: Callable[[], float], first: float = 10.0, floor: float = 0.05) -> None:
         self._members: dict[str, NodeRecord] = {}
@@ -213,7 +215,8 @@ class NodeRecords:
     def change(self, name: str, state: NodeState, kind: str, reason: str) -> bool:
         """Set the state of a node and return True if it changed.
 
-        Quarantine lasts until the node fails or has a new process; a failed node returns once it passes a check.
+        Quarantine lasts until the node fails or has a new process. A failed node is live again once it passes a health
+        check.
         """
         member = self._members[name]
         allowed = {"quarantined": "gone", "gone": "live"}.get(member.state, state)

@@ -23,7 +23,7 @@ from layerwise.swarm.node_records import NodeRecord
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Consecutive visits on one node, which cost one call."""
+    """Consecutive layer evaluations that one node runs in one call."""
 
     node: str
     visits: tuple[RemoteVisit, ...]
@@ -31,7 +31,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class NoRoute:
-    """The visits of a route for whose layers there is no live node."""
+    """Layer evaluations that no live node can run."""
 
     visits: tuple[RemoteVisit, ...]
 
@@ -39,9 +39,10 @@ class NoRoute:
 def find_route(
     visits: Sequence[RemoteVisit], records: Collection[NodeRecord], now: float
 ) -> tuple[Segment, ...] | NoRoute:
-    """Find the fastest route through `visits` by dynamic programming over (visit, last node).
+    """Choose a node for each layer evaluation in `visits` so that the total time is minimal.
 
-    Calls waiting at a node count as visits to all its layers, so a busy node costs more.
+    Dynamic programming over the evaluations and the node that ran the last one. Each waiting call of a node counts as
+    an evaluation of all its layers, so a busy node costs more.
     """
     nodes = sorted(records, key=lambda record: record.name)
     seconds = np.full((len(visits), len(nodes)), np.inf)
@@ -76,7 +77,7 @@ def find_route(
 
 @dataclass(frozen=True, slots=True)
 class LivePlan:
-    """The plan that runs instead of `requested`, without `missing` layers; visits keep their cache `slot`."""
+    """The plan that runs instead of `requested` while layers are missing. Evaluations keep their cache slots."""
 
     requested: Plan
     running: Plan
@@ -91,7 +92,7 @@ class LivePlan:
         missing: Collection[RemoteLayer] = (),
         replaced: Mapping[RemoteLayer, RemoteLayer] | None = None,
     ) -> LivePlan | None:
-        """Remove the `missing` layers from `requested` and exchange the `replaced` ones; `None` if none remain."""
+        """Remove the `missing` layers and swap in the replacements. Returns `None` if no layer remains."""
         others = {layer: other for layer, other in (replaced or {}).items() if layer not in missing}
         slots = [
             (slot, step)
@@ -159,12 +160,12 @@ def _raise_no_recapture() -> Capture:
 
 @dataclass(eq=False)
 class SwarmRequest:
-    """A request in the swarm; nodes identify it by its unique `key`.
+    """A running request. Nodes identify it by its unique `key`.
 
-    `recapture` captures one pass over all tokens so far; `index` counts the passes since the last such pass.
-    `contacted` are the nodes that received a message. `used` maps each node whose answers were used, and `doubted` each
-    node found to be wrong, to the first token concerned. `checkers` are the nodes that compute a segment a second time.
-    `written` has the plan of each pass.
+    `recapture` captures one forward pass over all tokens so far, and `index` counts the passes since then. `contacted`
+    holds the nodes that received a message. `used` maps nodes whose results were used to the first token concerned, and
+    `doubted` does so for nodes found to be wrong. `checkers` maps a segment to the node that also computes it.
+    `written` holds the plan of each pass.
     """
 
     request: str
@@ -200,13 +201,13 @@ class SwarmRequest:
         return tuple(dict.fromkeys(layer.number for layer in self.layers))
 
     def restart(self) -> Capture:
-        """Capture one pass of all tokens so far, which makes nodes clear their caches."""
+        """Capture one pass over all tokens so far, which makes nodes clear their caches."""
         self.index, self.segments, self.must_restart = 0, (), False
         self.checkers.clear()
         return self.recapture()
 
     def set_missing(self, missing: Collection[RemoteLayer]) -> None:
-        """Continue with all but the `missing` layers. Raises `BelowQuorumError` if none remain."""
+        """Continue without the `missing` layers. Raises `BelowQuorumError` if no layer remains."""
         live = LivePlan.create(self.requested, missing, self.replaced)
         if live is None:
             raise BelowQuorumError(f"request {self.request} cannot be answered: no layer of {self.requested} is live")

@@ -1,7 +1,7 @@
-"""Router: sends the states of a request from node to node.
+"""The router sends the hidden states of a request from node to node.
 
-When a node fails, the remaining nodes recompute all tokens in one pass. A late node is replaced only if another is
-free. A layer without a live replica is skipped, down to the quorum.
+When a node fails, the remaining nodes recompute all tokens in one pass. A late node is replaced only if another node
+holds its layers. A layer without a live replica is skipped as long as the quorum is met.
 """
 
 from __future__ import annotations
@@ -28,11 +28,15 @@ from layerwise.swarm.settings import Quorum
 from layerwise.swarm.wire import encode, to_array, to_tensor
 
 MAX_FAILURES = 3
-"""Maximum failed calls of a node in one pass; the pass then continues without the node."""
+"""Number of failed calls of a node in one pass after which the pass continues without this node."""
 
 
 class Router:
-    """Runs forward passes on nodes. `estimate_cost` maps missing layers to their cost; `referee` resolves disputes."""
+    """Runs forward passes on nodes.
+
+    `estimate_cost` returns the cost of missing layers. If two nodes return different results, `referee` decides who is
+    right.
+    """
 
     def __init__(
         self,
@@ -50,7 +54,10 @@ class Router:
         self.sessions: WeakSet[SwarmRequest] = WeakSet()
 
     async def forward(self, session: SwarmRequest, captured: Capture) -> Tensor:
-        """Run the next pass and return its state `(batch, seq, hidden)`. Raises `BelowQuorumError`."""
+        """Run the next pass and return its hidden state `(batch, seq, hidden)`.
+
+        Raises `BelowQuorumError` if too few layers are live.
+        """
         self.sessions.add(session)
         tokens = captured.state.shape[1] if captured.state.ndim > 2 else None
         self._restore_layers(session)
@@ -97,7 +104,7 @@ class Router:
                 after = segment.visits[-1].slot
 
     def _next_segment(self, session: SwarmRequest, position: int, *, in_group: bool) -> Segment | None:
-        """Find the next segment; return None after removing lost layers, or raise `RestartNeededError`."""
+        """Return the next segment, or None after removing lost layers. May raise `RestartNeededError`."""
         visits = session.live.visits[position:]
         segment = next((segment for segment in session.segments if segment.visits[0] == visits[0]), None)
         if segment is not None and segment.node not in session.failures and self._is_usable(segment):

@@ -15,9 +15,10 @@ from layerwise.swarm.answer import ExpectedCost
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """Condition for answering a request: a minimum number of live `layers`, or a maximum cost in `nats`/token.
+    """Condition for answering requests: at least `layers` live layers, or a cost of at most `nats` nats/token.
 
-    The cost is the upper end of the interval of the missing layers; the quorum is not met if that is unknown.
+    The cost is the upper end of the 95% interval of the loss increase from missing layers. If it is unknown, requests
+    are refused.
     """
 
     layers: int | None = None
@@ -25,7 +26,7 @@ class Quorum:
 
     def __post_init__(self) -> None:
         if (self.layers is None) == (self.nats is None):
-            raise SwarmError("A quorum must be in layers or in nats, not both. Write 8 or 0.5 nats.")
+            raise SwarmError("A quorum must have either layers or nats. Pass layers=8 or nats=0.5.")
         if self.layers is not None and (type(self.layers) is not int or self.layers < 1):
             raise SwarmError(f"quorum must be at least 1 layer, got {self.layers!r}.")
         if self.nats is not None and not 0 <= self.nats < float("inf"):
@@ -33,7 +34,7 @@ class Quorum:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the text form of a quorum.
+        """Parse a quorum, such as `8`, `1 layer` or `0.5 nats`.
 
         >>> Quorum.parse("8"), str(Quorum.parse("1 layer")), str(Quorum.parse("0.5 nats"))
         (Quorum(layers=8, nats=None), '1 layer', '0.5 nats')
@@ -49,7 +50,7 @@ class Quorum:
         return f"{self.nats:g} nats"
 
     def explain_refusal(self, live: Collection[int], missing: Collection[int], expected: ExpectedCost) -> str | None:
-        """Return the reason to refuse a request with these live and missing layers; `None` if the quorum is met."""
+        """Return why these live and missing layers do not meet the quorum, or `None` if they do."""
         if self.layers is not None:
             if len(live) >= self.layers:
                 return None
@@ -73,7 +74,7 @@ def _format_missing(missing: Collection[int]) -> str:
 
 
 OnLoss: TypeAlias = Literal["keep", "recompute"]
-"""Reaction to the loss of a layer's last replica: `keep` the caches, or `recompute` all tokens without the layer."""
+"""Policy when the last replica of a layer fails: `keep` the KV caches, or `recompute` all tokens without the layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +82,14 @@ class SwarmSettings:
     """Settings of a swarm.
 
     Args:
-        on_loss: Reaction to the loss of a layer's last replica.
-        quorum: Condition for answering a request (default: half of the layers are live).
-        replacements: Names of models whose layers may replace lost layers of the same number.
-        first_deadline: Seconds that a node has to answer each of its first calls.
-        min_deadline: Lower bound of later deadlines in seconds.
-        spot_share: Share of requests that a second node computes as well, to compare every answer.
+        on_loss: Policy when the last replica of a layer fails.
+        quorum: Condition for answering a request (default: at least half of the layers are live).
+        replacements: Names of models whose layers may replace missing layers with the same number.
+        first_deadline: Deadline in seconds for the calls of a node whose latency is not yet known.
+        min_deadline: Lower bound of all deadlines in seconds.
+        spot_share: Fraction of requests that a second node also computes, so that their results can be compared.
         health_seconds: Seconds between two health checks of a node.
-        balance_after: Seconds after which the layers of a failed node are sent to other nodes.
+        balance_after: Seconds between the failure of a node and sending its layers to other nodes.
     """
 
     on_loss: OnLoss = "keep"
@@ -108,7 +109,7 @@ class SwarmSettings:
             raise SwarmError(f"spot_share must be between 0 and 1, got {self.spot_share!r}.")
 
     def resolve_quorum(self, depth: int) -> Quorum:
-        """Return the quorum for a plan of `depth` layers. Raises `SwarmError` if it can never be met."""
+        """Return the quorum for a plan with `depth` layers. Raises `SwarmError` if that is too few to ever meet it."""
         quorum = self.quorum or Quorum(layers=ceil(depth / 2))
         if quorum.layers is not None and quorum.layers > depth:
             raise SwarmError(f"quorum must be at most the {depth} layers of the plan, got {quorum}.")

@@ -1,4 +1,4 @@
-"""Placement of layers on nodes, and the weights that each node is sent."""
+"""Placement of layers on nodes, and delivery of their weights."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Placement: TypeAlias = Mapping[str, tuple[RemoteLayer, ...]]
 """The layers of every node, in the order of the model."""
 
 DISTANT_FACTOR = 1.5
-"""Load factor of a node that holds neither neighbor of a layer, which probably costs another call."""
+"""Penalty for placing a layer on a node that holds neither neighbor, since this usually costs an extra call."""
 
 
 def assign_layers(layers: Sequence[RemoteLayer], nodes: Sequence[str], replicas: int) -> Placement:
-    """Assign `replicas` copies of every layer to the nodes, each copy to another node.
+    """Assign `replicas` copies of every layer to different nodes.
 
-    The sequence of all copies is cut into one run of equal length per node (McNaughton's rule). Raises `SwarmError`
-    without any node or replica.
+    The sequence of all copies is cut into one contiguous run per node, of about equal length (McNaughton's rule).
+    Raises `SwarmError` if there are no nodes or `replicas` is below 1.
 
     >>> assign_layers([RemoteLayer(0), RemoteLayer(1)], ["a", "b"], 1)
     {'a': (RemoteLayer(number=0, source=''),), 'b': (RemoteLayer(number=1, source=''),)}
@@ -42,9 +42,10 @@ def assign_layers(layers: Sequence[RemoteLayer], nodes: Sequence[str], replicas:
 
 
 def assign_missing(layers: Sequence[RemoteLayer], live: Placement, replicas: int) -> Placement:
-    """Return the layers that each `live` node must add: each copy goes to the node with the fewest.
+    """Return the layers that each node must load so that the `live` nodes hold `replicas` copies of every layer.
 
-    Nodes that hold neither neighbor of the layer count as having `DISTANT_FACTOR` times as many.
+    Each copy goes to the node with the fewest layers. If a node holds neither neighbor of the layer, its layers count
+    `DISTANT_FACTOR` times.
     """
     held = {name: set(node_layers) for name, node_layers in live.items()}
     added: dict[str, list[RemoteLayer]] = {name: [] for name in live}
@@ -63,16 +64,17 @@ def assign_missing(layers: Sequence[RemoteLayer], live: Placement, replicas: int
 
 
 LOAD_SECONDS = 600.0
-"""Maximum seconds that a node takes to load the layers of a message."""
+"""Maximum seconds for a node to load the layers of one message."""
 
 MAX_MESSAGE_BYTES = 2**27
-"""Maximum size of the weights in a message of more than one layer, which bounds the router's memory."""
+"""Maximum bytes of weights in a message with more than one layer, which limits the memory of the router."""
 
 
 class Supply:
-    """Weights of a model and their placement: `replicas` copies of every layer of `plan`, each on another node.
+    """Places `replicas` copies of every layer of `plan` on different nodes and sends their weights.
 
-    Layers of the other models in `Stack.with_sources` are placed with those of the same number.
+    If the plan uses no layers of the other models in `Stack.with_sources`, each node also gets those with the same
+    numbers.
     """
 
     def __init__(self, stack: Stack, plan: Plan, nodes: Sequence[str], replicas: int = 2) -> None:

@@ -57,7 +57,7 @@ READY_SECONDS = 5.0
 """Seconds after the last token during which the swarm counts as ready."""
 
 SCORE_POSITIONS = 256
-"""Prompt positions whose probabilities are computed at a time, which bounds memory with a large vocabulary."""
+"""Number of prompt positions whose probabilities are computed at once, which limits memory for large vocabularies."""
 
 T = TypeVar("T")
 
@@ -67,16 +67,16 @@ class Swarm:
 
     Args:
         stack: The model.
-        transport: Delivery of messages to the nodes.
-        supply: Plan and placement of the layers; `load_nodes` sends them.
+        transport: Sends messages to the nodes.
+        supply: Plan and placement of the layers. `load_nodes` sends the layers to the nodes.
         settings: Quorum, deadlines and checks.
-        estimate: Cost of missing layers, if measured.
+        estimate: Measured cost of missing layers.
         servable: Result of `check_servable`, if it was already called.
         loop_factory: Factory of the event loop, such as `VirtualLoop`.
 
     Raises:
-        UnsupportedModelError: If the layers cannot run elsewhere.
-        SwarmError: If the plan can never meet the quorum.
+        UnsupportedModelError: If the layers cannot run on nodes.
+        SwarmError: If the plan has too few layers to ever meet the quorum.
     """
 
     def __init__(
@@ -116,23 +116,23 @@ class Swarm:
 
     @property
     def name(self) -> str:
-        """Name of the model; for a local path its last part."""
+        """Name of the model, or the last part of its path if it is a local file or folder."""
         name = self.stack.source.name
         return Path(name).name if kind_of(Path(name)) != "nothing" else name
 
     @property
     def tokenizer(self) -> Any:
-        """Tokenizer of the model; `None` if it does not read text."""
+        """Tokenizer of the model, or `None` if the model does not read text."""
         return self.stack.tokenizer
 
     @property
     def max_length(self) -> int | None:
-        """Maximum number of tokens of a prompt and its answer, if the model has one."""
+        """Maximum number of tokens of a prompt and its answer together, or `None` if the model has no limit."""
         return longest_input(self.stack.model)
 
     @property
     def labels(self) -> Sequence[str]:
-        """Class names of a classifier, if it has any."""
+        """Class names of a classifier, in the order of its logits."""
         names = getattr(getattr(self.stack.model, "config", None), "id2label", None) or {}
         return tuple(names[number] for number in sorted(names))
 
@@ -185,7 +185,7 @@ class Swarm:
 
         Args:
             ids: Token ids of the prompt, `(seq,)`.
-            request: Name of the request.
+            request: Unique name of the request (default: numbered).
             **options: Options of transformers' `generate`.
 
         Raises:
@@ -220,8 +220,8 @@ class Swarm:
     ) -> AsyncGenerator[int | Answer, None]:
         """Yield the new tokens, then the `Answer`. Closing the generator cancels the request.
 
-        `made` are tokens that another swarm generated; the continuation is exact. Raises `BelowQuorumError` if too few
-        layers are live, which can happen between two tokens.
+        `made` are tokens of the answer that another swarm already generated; generation continues exactly after them.
+        Raises `BelowQuorumError`, possibly between two tokens, if too few layers are live.
         """
         draws = None if decoding.seed is None else partial(_make_generator, decoding.seed, len(made))
         text = TextStream(self.tokenizer, ids, decoding.stop) if decoding.stop else None
@@ -317,7 +317,7 @@ class Swarm:
         return answer
 
     def spans(self, request: str) -> tuple[TokenSpan, ...]:
-        """Return the plans behind the tokens so far of a running request."""
+        """Return the spans of the tokens that a running request has generated so far."""
         return self._spans(self._running[request])
 
     def _spans(self, session: SwarmRequest) -> tuple[TokenSpan, ...]:
@@ -351,9 +351,9 @@ class Swarm:
     # -- monitoring -----------------------------------------------------------------------------------------------
 
     async def ready(self) -> tuple[bool, str]:
-        """Generate a token, or run one pass, and return whether that succeeded, with the reason."""
+        """Return whether the swarm can generate a token (or run one pass), with the reason."""
         if self._token_at is not None and self._now() - self._token_at < READY_SECONDS:
-            return True, "a token was generated in the last seconds"
+            return True, "a token was generated in the last few seconds"
         try:
             if (
                 self.tokenizer is None
@@ -384,7 +384,7 @@ class Swarm:
         await self._transport.close()
 
     def shut_down(self) -> None:
-        """Close a swarm that is used through `generate` and `outputs`."""
+        """Close a swarm that was used through `generate` and `outputs`."""
         self.run(self.close())
         if self._runner is not None:
             self._runner.close()

@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 REPLACEMENT = "�"
-"""Text of bytes that are not a character, or not yet one."""
+"""Character that tokenizers return for bytes that are not, or not yet, a complete character."""
 
 CONTEXT = (6, 7, 8, 9, 12, 16)
-"""Numbers of prompt tokens to decode with the first new one, since tokenizers may drop the space before it."""
+"""Numbers of prompt tokens to decode together with the first new token, since tokenizers may drop its leading space."""
 
 
 class TextStream:
-    """Turns the new tokens of one answer into text as soon as it can no longer change.
+    """Converts the tokens of one answer to text while they are generated.
 
-    The pieces of `add` and `finish` are the text of all new tokens, cut before the first stop text, which sets
-    `stopped`. An incomplete character at the end is dropped. (`DecodeStream` of tokenizers fails on invalid bytes.)
+    The strings returned by `add` and `finish` are the text of the answer. It ends before the first stop text, which
+    sets `stopped`. An incomplete character at the end is dropped. (`DecodeStream` of tokenizers fails on invalid
+    bytes.)
     """
 
     def __init__(self, tokenizer: Any, prompt: Sequence[int] = (), stop: Sequence[str] = ()) -> None:

@@ -1,7 +1,7 @@
 """Conversion of tensors and block calls to bytes and back.
 
-Masks, rotary embeddings, positions and flags travel as tensors and MessagePack, so that a node needs only the blocks.
-Shared tensors are sent once; caches stay on the nodes.
+Masks, rotary embeddings, positions and flags are sent along, so that a node needs only the blocks. A tensor that
+several calls share is sent once. Caches stay on the nodes.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from layerwise.swarm.messages import Array, Pass
 
 
 def tolerance(width: int, visits: int, eps: float) -> float:
-    """Return the relative difference between two correct answers that rounding can explain, at most 0.05.
+    """Return the largest relative difference between two outputs that rounding can explain, at most 0.05.
 
-    It is 16 times that of `layerwise.stack.rounding`, since caches and devices may differ.
+    It is 16 times the tolerance of `layerwise.stack.rounding`, since caches and devices may differ.
     """
     return min(0.05, 16 * 4 * eps * sqrt(width * max(1, visits)))
 
 
 def agree(one: Tensor, other: Tensor, visits: int) -> bool:
-    """Return True if two answers differ by no more than rounding, relative to the larger one."""
+    """Return True if two outputs are equal up to rounding, relative to the output with the larger norm."""
     wide = torch.promote_types(one.dtype, torch.float32)
     left, right = one.to(wide), other.to(wide)
     larger = max(float(left.norm()), float(right.norm()), 1e-30)
@@ -85,9 +85,9 @@ def _dtype(name: str) -> torch.dtype:
 
 
 def encode(captured: Capture, layers: Iterable[int], index: int = 0, state: Array | None = None) -> Pass:
-    """Encode pass `index` through `layers` on `state` (default: the captured one).
+    """Encode the calls of `layers` in forward pass `index` with the input `state` (default: the captured one).
 
-    Raises `SwarmError` for arguments that are not plain data.
+    Raises `SwarmError` for arguments other than tensors and plain data.
     """
     arrays: list[Array] = []
     indices: dict[int, int] = {}
@@ -131,7 +131,7 @@ def encode(captured: Capture, layers: Iterable[int], index: int = 0, state: Arra
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """An encoded call: its arguments, the key of its state, and the keys and classes of its caches."""
+    """A decoded call: its arguments, the key of its hidden state, and the keys and classes of its caches."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -145,13 +145,13 @@ def read_call(call: bytes) -> CallForm:
     values: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
     states = [key for key, value in values.items() if value == {_STATE: True}]
     if len(states) != 1:
-        raise SwarmError(f"A block must be called with one state, got {len(states)}.")
+        raise SwarmError(f"A block must be called with one hidden state, got {len(states)}.")
     caches = tuple((key, value[_CACHE]) for key, value in values.items() if isinstance(value, dict) and _CACHE in value)
     return CallForm(tuple(args), kwargs, states[0], caches)
 
 
 def decode_value(value: Any, tensor: Callable[[int], Tensor]) -> Any:
-    """Decode an argument; the state and the cache become `None`."""
+    """Decode an argument. The hidden state and caches become `None`."""
     if isinstance(value, list):
         return [decode_value(item, tensor) for item in value]
     if not isinstance(value, dict):

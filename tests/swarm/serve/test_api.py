@@ -171,7 +171,7 @@ def test_an_excessive_prompt_is_rejected() -> None:
     status, code, message = error(service, {"prompt": "12345678", "max_tokens": 3})
     assert (status, code) == (400, "context_length_exceeded")
     assert "10 tokens" in message
-    assert "8 with 3 new" in message
+    assert "8 tokens and 3 new tokens are requested" in message
     assert error(service, {"prompt": "1234567890"})[:2] == (400, "context_length_exceeded")
     assert post(service, {"prompt": "12345678"})[1]["usage"]["completion_tokens"] == 2  # the remaining context
 

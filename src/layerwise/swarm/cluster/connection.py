@@ -1,4 +1,4 @@
-"""Connections to a running Ray cluster, or to one started on this machine for the life of this process.
+"""Connection to a running Ray cluster, or to one that is started on this machine and ends with this process.
 
 A cluster on this machine has a random token, because Ray listens on every interface and unpickles what it receives.
 """
@@ -39,7 +39,7 @@ STORE_BYTES = 100_000_000
 """Size of the object store of a cluster on this machine (Ray's minimum is 75 MB); larger objects spill to disk."""
 
 GCS_SECONDS = 10
-"""Seconds after which a cluster on this machine ends if it has lost its control store (GCS)."""
+"""Seconds after which a cluster on this machine ends if it loses its control store (GCS)."""
 
 _LATE = "timed out during startup"
 
@@ -58,10 +58,10 @@ class Connection:
     """A connection to a cluster; `close` also shuts down a cluster that this connection started."""
 
     def __init__(self, address: str, processors: int) -> None:
-        """Connect to the cluster at `address` (`HOST:PORT`, `auto`), or start one here (`local`) with `processors`.
+        """Connect to the cluster at `address` (`HOST:PORT` or `auto`), or start one with `processors` CPUs (`local`).
 
         Raises:
-            SwarmError: If the cluster does not answer, or is open to other machines without authentication.
+            SwarmError: If the cluster does not answer, or is on another machine and has no authentication.
         """
         self._folder: Path | None = None
         self._restore: list[Callable[[], None]] = []

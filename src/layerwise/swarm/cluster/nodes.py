@@ -1,4 +1,4 @@
-"""Nodes on Ray: one actor each, on different machines where the cluster has several.
+"""Nodes as Ray actors, on different machines if the cluster has several.
 
 Ray delivers each message at most once (`max_task_retries=0`); the router repeats lost calls. Ray takes 15 to 55 s to
 detect a failure, so the router uses deadlines. Restarted nodes (`max_restarts=-1`) hold no layers.
@@ -41,10 +41,10 @@ class NodeActor:
 
 
 class RayTransport:
-    """Messages to nodes on a Ray cluster (`local`, `auto` or `HOST:PORT`), one actor per name.
+    """Delivers messages to nodes on a Ray cluster (`local`, `auto` or `HOST:PORT`), with one actor per name.
 
     Raises:
-        SwarmError: If no cluster answers or it has too few CPUs for the nodes.
+        SwarmError: If no cluster answers, or if it has too few CPUs for the nodes.
     """
 
     def __init__(self, names: Sequence[str], address: str = LOCAL, *, device: str = "auto") -> None:

@@ -16,7 +16,7 @@ MAX_RETRIES = 3
 """Maximum number of retries of a task whose process ended."""
 
 OpenTask: TypeAlias = Callable[[Any], Callable[[Any], Any]]
-"""Function that each process calls once with the shared value; it returns the function that computes a task."""
+"""Function that each process calls once with the shared value. It returns the function that computes a task."""
 
 _WAIT = 1.0
 
@@ -26,7 +26,7 @@ _opened: dict[str, Callable[[Any], Any]] = {}
 
 
 class RayTasks:
-    """Ray tasks on the cluster at `address`, at most `count` at a time. Raises as `Connection` does."""
+    """Runs tasks on the Ray cluster at `address`, at most `count` at a time. Raises the errors of `Connection`."""
 
     def __init__(self, address: str = LOCAL, count: int | None = None, *, accelerators: bool = False) -> None:
         processors = count or count_cpus()
@@ -45,8 +45,8 @@ class RayTasks:
         """Run every task and yield its number and result as it finishes.
 
         Raises:
-            LayerwiseError: If a task raised it.
-            SwarmError: If a task raised another exception or exhausted its retries.
+            LayerwiseError: If a task raises one.
+            SwarmError: If a task raises another exception or exhausts its retries.
         """
         reference = self._ray.put(shared)
         remote = self._ray.remote(run_task).options(**self._options)

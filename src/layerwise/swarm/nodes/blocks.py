@@ -1,6 +1,6 @@
-"""Blocks of a model as weights in a message, and as modules on a node.
+"""Send blocks of a model as a message, and rebuild them on a node.
 
-Nothing is unpickled, and classes come from transformers or layerwise only, so a message cannot run other code.
+Nothing is unpickled, and only classes from transformers and layerwise are built, so a message cannot run other code.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _IMPLEMENTATIONS = ("_attn_implementation", "_experts_implementation")
 
 
 def load_message(stack: Stack, layers: Iterable[int], source: str = "", *, sublayers: bool = False) -> LoadLayers:
-    """Build the message that sends `layers` of a model to a node, with the paths of their `sublayers` if set.
+    """Build the message that sends `layers` to a node. If `sublayers`, it includes the paths of their sublayers.
 
-    Raises `SwarmError` for a model without a configuration, or of a class of another package.
+    Raises `SwarmError` if the model has no configuration or is not from transformers or layerwise.
     """
     model: Any = stack.model
     kind = type(model)
     config = getattr(model, "config", None)
     if config is None or kind.__module__.partition(".")[0] not in _PACKAGES:
         raise SwarmError(
-            f"{kind.__module__}.{kind.__qualname__} cannot be built on another machine: nodes build models of "
-            f"{' and '.join(_PACKAGES)} that have a configuration. Nodes in this process run any module: "
+            f"{kind.__module__}.{kind.__qualname__} cannot be built on another machine. Nodes build only models of "
+            f"{' and '.join(_PACKAGES)} that have a configuration. Run the nodes in this process instead: "
             "layerwise.swarm.gather(stack, nodes=4)."
         )
     layers = tuple(layers)
@@ -65,7 +65,7 @@ def byte_count(block: nn.Module) -> int:
 
 
 def build_blocks(message: LoadLayers, device: torch.device | str) -> tuple[list[nn.Module], Any]:
-    """Build a message's blocks and configuration. Raises `SwarmError` for a foreign class or missing weights."""
+    """Build the blocks and the configuration in a message. Raises `SwarmError` for other classes or missing weights."""
     module, _, name = message.model_class.partition(":")
     if module.partition(".")[0] not in _PACKAGES:
         raise SwarmError(f"Model classes must be from {' or '.join(_PACKAGES)}, got {module}.")
@@ -109,4 +109,6 @@ def _fill(block: nn.Module, weights: dict[str, Array], device: torch.device | st
         if isinstance(value, torch.Tensor) and value.device.type == "meta"
     ]
     if missing:
-        raise SwarmError(f"The message lacks {', '.join(missing[:3])}{', ...' if len(missing) > 3 else ''} of {what}.")
+        raise SwarmError(
+            f"The message lacks weights of {what}: {', '.join(missing[:3])}{', ...' if len(missing) > 3 else ''}."
+        )

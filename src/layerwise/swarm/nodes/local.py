@@ -1,6 +1,6 @@
-"""Simulated cluster: nodes are objects of this process, with a schedule of faults.
+"""Simulated cluster whose nodes are objects in this process and fail on a schedule.
 
-On a `VirtualLoop` the clock jumps to the next event, so runs are deterministic and waiting costs no time.
+On a `VirtualLoop`, the clock jumps to the next event, so runs are deterministic and waiting costs no time.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from layerwise.swarm.nodes.node import Node
 from layerwise.swarm.wire import to_array
 
 Corruption: TypeAlias = Literal["noise", "zeros", "flip"]
-"""Output of a faulty node: random numbers of the right size, zeros, or one flipped bit."""
+"""Output of a faulty node: random numbers (`noise`), `zeros`, or the correct output with one flipped bit (`flip`)."""
 
 FaultKind: TypeAlias = Literal["fail", "pause", "slow", "twice", "lost", "wrong"]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of `node` between the times `at` and `until`, in seconds.
+    """A simulated fault of `node` from time `at` to `until`, in seconds.
 
-    `fail`: it fails, and loses its state; `pause`: it answers after `until`; `slow`: every call takes `seconds` longer;
-    `twice`: every call runs twice; `lost`: calls run, and their answers are lost; `wrong`: it returns `corruption`.
+    `fail`: the node fails and loses its state. `pause`: it answers only after `until`. `slow`: each call takes
+    `seconds` longer. `twice`: each call runs twice. `lost`: calls run, but their answers are lost. `wrong`: the output
+    is corrupted.
     """
 
     node: str
@@ -43,7 +44,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Faults of the nodes, seconds per call and per layer, and `jitter`, the standard deviation of log times."""
+    """Simulated faults and call times of nodes. `jitter` is the standard deviation of the logarithm of call times."""
 
     faults: tuple[Fault, ...] = ()
     call_seconds: float = 0.001
@@ -64,7 +65,7 @@ class Schedule:
 
 @dataclass(slots=True)
 class LocalTransport:
-    """Transport to nodes in this process, with the faults of a `schedule`; `calls` counts messages by node."""
+    """Delivers messages to nodes in this process, with the faults of a `schedule`. `calls` counts calls by node."""
 
     members: Mapping[str, Node]
     schedule: Schedule = field(default_factory=Schedule)
@@ -171,7 +172,7 @@ class _VirtualSelector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop in virtual time from 0 s, which cannot wait for other threads or processes."""
+    """An event loop whose virtual clock starts at 0 s. It cannot wait for other threads or processes."""
 
     def __init__(self) -> None:
         self._selector = _VirtualSelector()

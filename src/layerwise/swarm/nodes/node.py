@@ -1,8 +1,9 @@
-"""A node: some layers of a model, and the caches of each request.
+"""A node holds some layers of a model, and the caches of each request.
 
-It answers every message with a value, and counts the passes of each request through each visit, so that missing and
-repeated calls do no harm. One-token calls of several requests run as one batch: keys and values of shorter texts are
-padded on the left and masked, as in `generate`, and states differ from unbatched ones by rounding.
+It answers every message, even if it fails to process it. It counts the passes of each request through each layer
+evaluation, so that lost and repeated calls are detected. One-token calls of several requests run as one batch: keys and
+values of shorter texts are padded on the left and masked, as in `generate`. Hidden states then differ by rounding from
+those computed without a batch.
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ from layerwise.swarm.nodes.blocks import build_blocks
 from layerwise.swarm.wire import agree, decode_value, read_call, to_array, to_tensor
 
 MASK = "attention_mask"
-"""Keyword of the mask of transformers blocks; `None` if a token attends to all earlier ones."""
+"""Keyword argument of transformers blocks for the attention mask. It may be `None` if no position is masked."""
 
 BatchKey: TypeAlias = tuple[object, ...]
 
 
 def group_calls(messages: Sequence[Message]) -> list[list[int]]:
-    """Group the positions of messages that may run as one batch; every other message is a separate group.
+    """Group the positions of messages that can run as one batch. Every other message is a group by itself.
 
-    A batch has one-token calls of different requests through the same visits, with the same block arguments.
+    A batch has one-token calls of different requests through the same layers, with the same block arguments.
     """
     kinds: dict[BatchKey, list[int]] = {}
     for position, message in enumerate(messages):
@@ -76,7 +77,7 @@ def _batch_key(message: Message) -> BatchKey | None:
 
 
 class BlockCalls:
-    """Combine the block arguments of several passes, which differ only in tensors and caches, into one batch."""
+    """Combines the block arguments of several passes, which differ only in tensors and caches, into one batch."""
 
     def __init__(self, passes: Sequence[Pass], device: torch.device | str) -> None:
         self._passes, self._device = passes, device
@@ -86,9 +87,9 @@ class BlockCalls:
     def build(
         self, visit: int, layer: int, caches: Sequence[Callable[[str], Any]]
     ) -> tuple[list[Any], dict[str, Any], int | str]:
-        """Build the arguments of a visit, and the position or keyword of its state.
+        """Build the arguments of layer evaluation `visit`, and the position or keyword of its hidden state.
 
-        `caches` has a function for each pass that returns its cache, given the name of a cache class.
+        `caches` has one function per pass, which returns the pass's cache given the name of a cache class.
         """
         call = self._passes[0].calls[visit]
         form = read_call(call)
@@ -119,7 +120,7 @@ class BlockCalls:
 
 
 def stack_batch(tensors: Sequence[Tensor]) -> Tensor:
-    """Concatenate tensors of one text each along the batch, padded on the left with masked values."""
+    """Concatenate tensors along the batch dimension, padding shorter ones on the left with masked values."""
     first = tensors[0]
     if first.ndim < 2 or len(tensors) == 1:
         return first
@@ -133,7 +134,7 @@ def stack_batch(tensors: Sequence[Tensor]) -> Tensor:
 
 
 class CacheBatch:
-    """Caches of several requests, updated as the cache of one batch."""
+    """The caches of several requests, updated like the cache of one batch."""
 
     def __init__(self, caches: Sequence[Any]) -> None:
         self._caches = caches
@@ -146,7 +147,7 @@ class CacheBatch:
         return _padded([each for each, _ in several]), _padded([each for _, each in several])
 
     def mask(self, layer: int, device: torch.device | str) -> Tensor | None:
-        """Return the attention mask of the next token `(batch, 1, 1, keys)`; `None` if all texts have equal lengths."""
+        """Return the attention mask of the next token `(batch, 1, 1, keys)`, or `None` if texts are equally long."""
         lengths = torch.tensor([_length(cache, layer) + 1 for cache in self._caches], device=device)
         if bool((lengths == lengths[0]).all()):
             return None
@@ -170,16 +171,16 @@ def _padded(several: Sequence[Tensor]) -> Tensor:
 
 
 MEASURE_EVERY = 16
-"""Passes between two measurements of the size of a request's caches."""
+"""Number of passes between two measurements of the size of a request's caches."""
 
 MAX_REQUESTS = 1024
-"""Maximum requests with caches; the least recently used is forgotten and recomputed if needed."""
+"""Maximum number of requests with caches. Beyond it, the least recently used request is recomputed if it continues."""
 
 LEASE_SECONDS = 300.0
 """Seconds after the last message of a request until its caches are freed."""
 
 CACHE_MEMORY_SHARE = 0.25
-"""Maximum share of the memory of the machine or device for the caches of all requests."""
+"""Maximum fraction of the memory of the machine or device for the caches of all requests."""
 
 NewCache: TypeAlias = Callable[[str], Any]
 """Function that creates an empty cache from its class name, as encoded by `wire.encode`."""
@@ -189,7 +190,7 @@ SublayerPaths: TypeAlias = Mapping[Sublayer, str]
 
 @dataclass(frozen=True, slots=True)
 class NodeLayer:
-    """A block on a node, a function that creates its caches, and the paths of its sublayers if needed."""
+    """A block on a node, a function that creates its caches, and the paths of its sublayers if they are needed."""
 
     block: nn.Module
     new_cache: NewCache
@@ -198,7 +199,7 @@ class NodeLayer:
 
 @dataclass(slots=True)
 class _VisitState:
-    """Cache, numbers of passes and tokens, and last call of one visit of a request."""
+    """State of one layer evaluation of a request: cache, numbers of passes and tokens, and last call."""
 
     cache: Any = None
     passes: int = 0
@@ -236,7 +237,7 @@ _Ready: TypeAlias = tuple[RunLayers, _Request]
 
 
 class Node:
-    """Blocks of one or several models, and the caches of requests. Not thread-safe."""
+    """Holds blocks of one or more models, and the caches of requests. Not thread-safe."""
 
     def __init__(self, name: str, device: torch.device | str = "cpu", max_bytes: int | None = None) -> None:
         self.name = name
@@ -253,7 +254,7 @@ class Node:
         return tuple(sorted(self._blocks))
 
     def add_layer(self, layer: RemoteLayer, held: NodeLayer) -> None:
-        """Add a block of this process; `handle(LoadLayers(...))` adds one from bytes."""
+        """Add a block of this process. `handle(LoadLayers(...))` adds blocks from bytes."""
         self._blocks[layer] = held
 
     def restart(self) -> None:
@@ -307,8 +308,8 @@ class Node:
             request.forget(call.visits)
         if any(each.passes != first for each in visited):
             counts = [(each.passes, visit.name) for each, visit in zip(visited, call.visits, strict=True)]
-            wrong = ", ".join(f"{count} of {name}" for count, name in counts if count != first)
-            return Refused(self.name, f"has {wrong} passes, and received pass {first} without the passes before it")
+            wrong = ", ".join(f"layer {name} has run {count}" for count, name in counts if count != first)
+            return Refused(self.name, f"received pass {first} without the passes before it ({wrong})")
         return request
 
     def _handle_batch(self, calls: Sequence[RunLayers]) -> Sequence[Response]:
@@ -424,7 +425,7 @@ def total_memory(device: torch.device) -> int:
 
 
 def cache_factory(config: Any) -> NewCache:
-    """Return a function that creates caches for a configuration; it raises `ModelError` for unsupported classes."""
+    """Return a function that creates caches for a configuration. It raises `ModelError` for unsupported classes."""
 
     def new_cache(kind: str) -> Any:
         module, _, name = kind.partition(":")
@@ -432,7 +433,7 @@ def cache_factory(config: Any) -> NewCache:
         if made is DynamicCache:
             return DynamicCache(config=config)
         if not (isinstance(made, type) and issubclass(made, DynamicCache)):
-            raise ModelError(f"Caches of nodes must be of the class DynamicCache, got {kind}.")
+            raise ModelError(f"The KV cache must be a DynamicCache, got {kind}.")
         return made()
 
     return new_cache
@@ -440,12 +441,12 @@ def cache_factory(config: Any) -> NewCache:
 
 def _use_sublayer(held: NodeLayer, sublayer: Sublayer) -> AbstractContextManager[None]:
     if held.sublayers is None:
-        raise RuntimeError(f"has no sublayer paths, and received a call of {sublayer}")
+        raise RuntimeError(f"received a call of {sublayer} without the paths of sublayers")
     return only(held.block, held.sublayers, sublayer)
 
 
 def local_node(name: str, stack: Stack, layers: Sequence[RemoteLayer], *, sublayers: bool = False) -> Node:
-    """Create a node in this process that shares the blocks of `stack`; with `sublayers` it can run single sublayers."""
+    """Create a node in this process that shares the blocks of `stack`. If `sublayers`, it can run single sublayers."""
     node = Node(name, stack.device)
     new_cache = cache_factory(getattr(stack.model, "config", None))
     pairs = dict(enumerate(stack.branches().paths)) if sublayers else {}

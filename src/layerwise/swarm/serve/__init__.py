@@ -1,1 +1,1 @@
-"""HTTP front end of a swarm (`layerwise.swarm.serve.run`), for the official `openai` client; FastAPI is optional."""
+"""HTTP front end of a swarm, for the official `openai` client. `layerwise.swarm.serve.run` starts it."""

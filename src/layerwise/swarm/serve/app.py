@@ -1,4 +1,4 @@
-"""HTTP application of a swarm: generation, classification, observation and errors."""
+"""HTTP routes of a swarm: generation, classification, monitoring, and error responses."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def generation_routes(state: ServerState) -> APIRouter:
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """Part of an answer's text; the last one has the `Answer`."""
+    """A chunk of the text of an answer. The last one also has the `Answer`."""
 
     text: str
     answer: Answer | None = None
@@ -204,7 +204,7 @@ def image_routes(state: ServerState) -> APIRouter:
 
 
 def decode_image(text: str, max_pixels: int) -> Image.Image:
-    """Decode a base64 string or data URL to RGB. Raises `RequestError` for anything else, and for too many pixels."""
+    """Decode a base64 string or data URL to RGB. Raises `RequestError` for invalid data and for too many pixels."""
     start = _DATA_URL.match(text)
     try:
         content = base64.b64decode(text[start.end() if start else 0 :], validate=True)
@@ -224,7 +224,7 @@ def decode_image(text: str, max_pixels: int) -> Image.Image:
 
 
 def top_classes(probabilities: Sequence[float], labels: Sequence[str], top: int) -> list[dict[str, Any]]:
-    """Return the classes with the highest probabilities, in order.
+    """Return the `top` classes with the highest probabilities, in descending order.
 
     >>> top_classes([0.25, 0.75], ["cat", "dog"], top=1)
     [{'index': 1, 'label': 'dog', 'probability': 0.75}]
@@ -284,7 +284,9 @@ def observation_routes(state: ServerState) -> APIRouter:
         async def work(write: Write) -> Response | None:
             nonlocal viewers
             if viewers >= state.settings.max_viewers:
-                raise RequestError(429, "too_many_viewers", f"At most {viewers} live pages can be open.")
+                raise RequestError(
+                    429, "too_many_viewers", f"At most {viewers} live pages can be open at once. Close one of them."
+                )
             viewers += 1
             try:
                 await _send_changes(state, write)

@@ -29,7 +29,7 @@ _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit
 
 
 class RequestError(Exception):
-    """A refused request: status, message, `code` for programs, and `param`, the wrong field of the request if any."""
+    """A refused request: HTTP status, message, `code` for programs, and `param`, the invalid field if there is one."""
 
     def __init__(
         self, status: int, code: str, message: str, *, param: str | None = None, headers: dict[str, str] | None = None
@@ -52,7 +52,7 @@ def _replace_surrogates(text: str) -> str:
 
 
 def to_request_error(error: Exception) -> RequestError | None:
-    """Convert an error of the swarm to a refusal; return `None` for an unexpected error.
+    """Convert an error of the swarm to a `RequestError`, or return `None` if it is unexpected.
 
     >>> to_request_error(OverloadedError("64 requests wait", retry_after=1.2)).headers
     {'Retry-After': '2'}
@@ -85,17 +85,17 @@ def find_outcome(refusal: RequestError) -> str:
 log = logging.getLogger("layerwise.swarm.serve")
 
 Write: TypeAlias = Callable[[bytes], Awaitable[None]]
-"""Function that sends a part of a stream, and the header before the first part."""
+"""Function that sends a chunk of a stream. Its first call also sends the headers."""
 
 EVENTS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 ]
-"""Header of an event stream, which proxies must not buffer."""
+"""Headers of an event stream, which proxies must not buffer."""
 
 SEND_SECONDS = 10.0
-"""Maximum seconds to send a complete answer, or the end of a stream."""
+"""Maximum seconds to send a complete answer or the end of a stream."""
 
 DONE = b"data: [DONE]\n\n"
 
@@ -110,10 +110,11 @@ def event(content: Any) -> bytes:
 
 
 class WatchedResponse(Response):
-    """Response of a coroutine `work`, which is canceled when the client disconnects.
+    """Response computed by the coroutine `work`, which is canceled when the client disconnects.
 
-    `work` returns a response or writes events. An error of the swarm becomes a refusal, or an `{"error": ...}` event in
-    a stream. `ended` is called once with `None` (done), a `RequestError`, or `"disconnected"`.
+    `work` returns a response or writes events. If it raises an error, the client gets an error response, or an
+    `{"error": ...}` event once a stream has started. `ended` is called once, with `None` (success), a `RequestError`,
+    or `"disconnected"`.
     """
 
     def __init__(
@@ -180,7 +181,7 @@ async def _disconnected(receive: Receive) -> None:
 
 
 PUBLIC_PATHS = re.compile(r"/(live|health|page/[a-z_]+\.[a-z]+)?")
-"""Paths without a token: health checks return one word, and the page is empty until a token is entered."""
+"""Paths that need no token: health checks return one word, and the page is empty until a token is entered."""
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
@@ -312,7 +313,7 @@ async def _refuse(refusal: RequestError, scope: Scope, receive: Receive, send: S
 
 
 def handle_errors(app: FastAPI, answer: Callable[[Request, RequestError], Response]) -> None:
-    """Answer refusals, invalid bodies and unknown paths of `app` with `answer`."""
+    """Register `answer` as the response of `app` to refusals, invalid bodies and unknown paths."""
 
     @app.exception_handler(RequestError)
     async def refused(request: Request, refusal: RequestError) -> Response:

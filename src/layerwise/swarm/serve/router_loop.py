@@ -1,4 +1,4 @@
-"""Router process, separate from the server because Ray can end the process that is connected to it."""
+"""The router process. It is separate from the server because Ray can end a process that is connected to it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from layerwise.swarm.swarm import Swarm
 log = logging.getLogger("layerwise.swarm.serve")
 
 OVERVIEW_SECONDS = 0.5
-"""Seconds between two overviews for the server."""
+"""Seconds between two overviews that are sent to the server."""
 
 Send = Callable[[Report], None]
 

@@ -1,4 +1,4 @@
-"""Messages between a server and its router process, on a pair of sockets: 4 bytes of length, then MessagePack."""
+"""Messages between a server and its router process, sent over a socket pair as 4 bytes of length and MessagePack."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import msgspec
 from layerwise.swarm.answer import Answer, Decoding, Overview, PromptScores, TokenSpan
 
 CHANNEL = "LAYERWISE_SERVER"
-"""Environment variable with the file descriptor of the socket to the server, in a router process."""
+"""Environment variable that tells a router process the file descriptor of its socket to the server."""
 
 
 class Generate(msgspec.Struct, tag=True, frozen=True):
-    """Continue a prompt after the tokens of its answer that are already `made`."""
+    """Generate the answer to a prompt. `made` are the tokens of the answer that exist already."""
 
     request: str
     ids: tuple[int, ...]
@@ -29,7 +29,7 @@ class ScorePrompt(msgspec.Struct, tag=True, frozen=True):
 
 
 class Classify(msgspec.Struct, tag=True, frozen=True):
-    """Classify an image of `size` pixels, with three bytes each."""
+    """Classify an RGB image of `size` (width, height), with three bytes per pixel."""
 
     request: str
     size: tuple[int, int]
@@ -54,7 +54,7 @@ class ModelReport(msgspec.Struct, tag=True, frozen=True):
 
 
 class TokenReport(msgspec.Struct, tag=True, frozen=True):
-    """The next token of an answer; `spans` are those of all tokens so far, if they have changed."""
+    """The next token of an answer. If the spans have changed, `spans` holds those of all tokens so far."""
 
     request: str
     token: int
@@ -62,7 +62,7 @@ class TokenReport(msgspec.Struct, tag=True, frozen=True):
 
 
 class AnswerReport(msgspec.Struct, tag=True, frozen=True):
-    """The end of a request; `probabilities` are the class probabilities of an image."""
+    """The end of a request. `probabilities` are the class probabilities of an image."""
 
     request: str
     answer: Answer
@@ -82,9 +82,9 @@ class ReadyReport(msgspec.Struct, tag=True, frozen=True):
 
 
 class FailureReport(msgspec.Struct, tag=True, frozen=True):
-    """Error of a request, or of the router's start if `request` is empty.
+    """Error of a request, or of the start of the router if `request` is empty.
 
-    `kind` is the class of a `LayerwiseError`, and empty for any other error.
+    `kind` is the class name of a `LayerwiseError`, or empty for any other error.
     """
 
     request: str

@@ -1,7 +1,7 @@
-"""A swarm whose router is a separate process: it can crash and restart, and in-flight responses resume.
+"""A swarm whose router is a separate process, which can crash and restart while in-flight responses resume.
 
-This process keeps prompt, sampling settings, seed, tokens and their plans. A new router recomputes the last token,
-which must be the same, and continues.
+This process keeps the prompt, sampling settings, seed, tokens and their plans. A new router recomputes the last token
+and continues after it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ log = logging.getLogger("layerwise.swarm.serve")
 R = TypeVar("R", AnswerReport, ScoreReport, ReadyReport)
 
 MAX_ROUTER_FAILURES = 3
-"""Maximum routers that fail during a request; beyond that the request may be the cause."""
+"""Number of routers that may fail during a request; then it is refused, since it may be the cause."""
 
 MAX_FAILED_STARTS = 3
 """Consecutive failed starts after which requests are refused until a router starts."""
@@ -90,7 +90,7 @@ class RunningRouter:
 
     @classmethod
     async def start(cls, command: Sequence[str]) -> RunningRouter:
-        """Start a process that gathers its swarm, with its output redirected to this process's stderr."""
+        """Start a router process with its output redirected to this process's stderr."""
         here, there = socket.socketpair()
         folder = Path(tempfile.mkdtemp(prefix="layerwise-"))
         try:
@@ -111,7 +111,10 @@ class RunningRouter:
         return cls(reader, writer, process, folder)
 
     async def reports(self, order: Order) -> AsyncGenerator[Report, None]:
-        """Yield the reports on an order. Raises a reported error, or `_RouterLostError` if the router exits."""
+        """Send an order and yield the reports on it.
+
+        Raises the error that the router reports, or `_RouterLostError` if the router exits.
+        """
         if self.is_over:
             raise _RouterLostError
         reports = self.pending[order.request] = asyncio.Queue()
@@ -161,7 +164,7 @@ class RunningRouter:
 
 
 class RouterProcess:
-    """A swarm in a process that is restarted when it exits, with the methods of `Swarm` that the routes use."""
+    """A swarm in a process that is restarted when it exits. It has the methods of `Swarm` that the HTTP routes use."""
 
     def __init__(
         self, start: Callable[[], Awaitable[RunningRouter]], tokenizer: Callable[[], Any], close_seconds: float = 20.0
@@ -180,7 +183,7 @@ class RouterProcess:
         self._closing = False
 
     async def start(self) -> None:
-        """Start the first router. Raises the error with which it failed."""
+        """Start the first router. If this fails, the error is raised."""
         router = await self._begin()
         try:
             self.tokenizer = await asyncio.to_thread(self._open_tokenizer) if self._model.reads_text else None

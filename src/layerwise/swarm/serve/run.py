@@ -33,8 +33,8 @@ _EXTRA_SECONDS = 15  # after draining, for connections that have stalled
 def run(gather: Callable[[], Awaitable[Service]], settings: ServeSettings, announce: Callable[[str], None]) -> int:
     """Serve a swarm until a signal in `STOP_SIGNALS`.
 
-    The port is bound before the nodes start. After the first signal running requests have `drain_seconds` to finish; a
-    second one ends them.
+    The port is bound before the nodes start. After the first signal, running requests have `drain_seconds` to finish. A
+    second signal ends them.
 
     Args:
         gather: Function that creates the swarm.
@@ -45,7 +45,7 @@ def run(gather: Callable[[], Awaitable[Service]], settings: ServeSettings, annou
         The exit status: 0, or `EXIT_CUT_OFF`.
 
     Raises:
-        SwarmError: If the address is unusable or open without a token, or a library is missing.
+        SwarmError: If the address cannot be used or needs a token, or a library is missing.
     """
     check_exposure(settings.host, settings.tokens)
     check_libraries()
@@ -55,7 +55,7 @@ def run(gather: Callable[[], Awaitable[Service]], settings: ServeSettings, annou
 
 
 def check_libraries(extra: str = "ray", names: Sequence[str] = ("fastapi", "prometheus_client", "uvicorn")) -> None:
-    """Raise `SwarmError` with the extra to install unless the libraries called `names` can be imported."""
+    """Raise `SwarmError`, naming the `extra` to install, if one of the libraries `names` cannot be imported."""
     for name in names:
         try:
             import_module(name)

@@ -1,4 +1,4 @@
-"""Request and response bodies of OpenAI's API, and prompts as token ids."""
+"""Request and response bodies of OpenAI's API, and conversion of prompts to token ids."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "function_call": ("none", "auto"),
     "parallel_tool_calls": (True, False),
 }
-"""Fields of OpenAI's API that are not implemented, with the values of each that have no effect, in addition to null."""
+"""Fields of OpenAI's API that are not implemented, and the values of each that are accepted, in addition to null."""
 
 
 class StreamOptions(BaseModel):
@@ -59,7 +59,7 @@ class StreamOptions(BaseModel):
 
 
 class GenerationBody(BaseModel):
-    """Fields of completions and chats; clients send those that OpenAI's API lacks as `extra_body`."""
+    """Fields of completions and chats. Clients send the fields that OpenAI's API lacks as `extra_body`."""
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
@@ -121,7 +121,7 @@ def _changes_nothing(value: Any, neutral: tuple[Any, ...]) -> bool:
 
 
 class CompletionBody(GenerationBody):
-    """One prompt: a text or its token ids. `echo` with `logprobs` and one new token scores the prompt (lm-eval)."""
+    """A prompt as text or token ids. `echo` with `logprobs` and one new token scores the prompt (used by lm-eval)."""
 
     prompt: str | list[TokenId] | list[str] | list[list[TokenId]]
     echo: bool | None = None
@@ -139,7 +139,7 @@ class CompletionBody(GenerationBody):
 
 
 class TextPart(BaseModel):
-    """A part of a message; only text is supported."""
+    """A part of a chat message. Only text is supported."""
 
     model_config = ConfigDict(strict=True)
 
@@ -168,7 +168,7 @@ class ChatBody(GenerationBody):
 
 
 class ImageBody(BaseModel):
-    """An image to classify, as base64 or data URL of PNG, JPEG or WebP; `top` is the maximum number of classes."""
+    """An image to classify: a PNG, JPEG or WebP as base64 or data URL. `top` is the maximum number of classes."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -178,7 +178,7 @@ class ImageBody(BaseModel):
 
 
 def format_swarm_fields(answer: Answer) -> dict[str, Any]:
-    """Format the field `layerwise` of an answer: plan, missing layers and cost, in total and for every span."""
+    """Return the field `layerwise` of a response: plan, missing layers and cost, overall and for every span."""
     spans = [
         {
             "from_token": span.start,
@@ -222,7 +222,7 @@ def _nats_fields(expected: ExpectedCost) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """Format of an answer: completion or chat, model, and number of prompt tokens."""
+    """Formats answers as the JSON of a completion or chat."""
 
     chat: bool
     model: str
@@ -281,10 +281,10 @@ class AnswerFormat:
 
 
 COMPLETION_TOKENS = 16
-"""Default max_tokens of a completion, as in OpenAI's API; a chat may fill the context."""
+"""Default max_tokens of a completion, as in OpenAI's API. A chat may fill the context."""
 
 NEXT_TURN = "\nuser:"
-"""Stop text of a chat with a model without a chat template."""
+"""Stop text of chats if the model has no chat template."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,11 +296,14 @@ class Prompt:
 
 
 async def encode_completion(service: Service, settings: ServeSettings, body: CompletionBody) -> Prompt:
-    """Encode the prompt of a completion. Raises `RequestError` for several prompts, unknown ids and excess length."""
+    """Tokenize the prompt of a completion.
+
+    Raises `RequestError` for several prompts, for unknown token ids, and if the prompt is too long.
+    """
     prompt: Any = body.prompt
     if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
         if len(prompt) != 1:
-            message = f"prompt must be one prompt, got {len(prompt)}. Send a request for each."
+            message = f"prompt must be a single prompt, got {len(prompt)}. Send one request per prompt."
             raise RequestError(400, "unsupported_value", message, param="prompt")
         (prompt,) = prompt
     ids = await encode_prompt(service.tokenizer, prompt) if isinstance(prompt, str) else tuple(prompt)
@@ -341,11 +344,13 @@ def format_plain_chat(messages: Sequence[ChatMessage]) -> str:
 
 
 async def encode_prompt(tokenizer: Any, text: str, *, special: bool = True) -> tuple[int, ...]:
-    """Encode a text in a thread. Raises `RequestError` for an unpaired surrogate."""
+    """Tokenize a text in a thread. Raises `RequestError` if it has an unpaired surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise RequestError(400, "invalid_value", "The prompt has an unpaired surrogate.") from error
+        raise RequestError(
+            400, "invalid_value", "The prompt must be valid Unicode, but it has an unpaired surrogate."
+        ) from error
     encoding = await asyncio.to_thread(tokenizer, text, add_special_tokens=special)
     return tuple(encoding["input_ids"])
 
@@ -369,10 +374,10 @@ def _prompt(
     if service.max_length is not None:
         remaining = service.max_length - len(ids)
         if remaining < max(requested or 0, 1):
-            new = f" with {requested} new ones" if requested else ""
+            new = f" and {requested} new tokens are requested" if requested else ""
             message = (
-                f"This model's maximum context length is {service.max_length} tokens, and the prompt has "
-                f"{len(ids)}{new}. Shorten either."
+                f"This model's maximum context length is {service.max_length} tokens, but the prompt has {len(ids)} "
+                f"tokens{new}. Shorten the prompt{' or reduce max_tokens' if requested else ''}."
             )
             raise RequestError(400, "context_length_exceeded", message, param=param)
         limit = min(limit, remaining)

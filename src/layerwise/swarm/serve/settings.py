@@ -21,20 +21,20 @@ class ServeSettings:
     Args:
         host: Address to listen on.
         port: Port; 0 is any free one.
-        tokens: Bearer tokens, required beyond loopback.
+        tokens: Bearer tokens, required unless `host` is a loopback address.
         temperature: Default temperature of a request.
         max_new_tokens: Maximum tokens of an answer.
         max_body_bytes: Maximum size of a request.
         max_image_pixels: Maximum size of an image, checked before decoding.
         max_running: Maximum number of running requests.
-        max_queued: Maximum number of queued requests; another one gets status 429.
-        max_connections: Maximum number of open connections; requests on more get status 503.
+        max_queued: Maximum number of queued requests; further ones get status 429.
+        max_connections: Maximum number of open connections; further ones get status 503.
         max_viewers: Maximum number of open live pages.
         body_seconds: Maximum time to receive a request.
-        request_seconds: Maximum time to answer a request, including the queue; then it gets status 504.
+        request_seconds: Maximum time to queue and answer a request; after that, it gets status 504.
         ready_seconds: Timeout of `/health`.
         keep_alive_seconds: Timeout of idle connections.
-        drain_seconds: Time for running requests to finish after a signal.
+        drain_seconds: Time that running requests have to finish after a signal.
         close_seconds: Maximum time to stop the nodes.
         page_seconds: Refresh interval of the live page.
     """
@@ -75,7 +75,7 @@ TOKENS_VARIABLE = "LAYERWISE_SWARM_TOKENS"
 """Environment variable with tokens, separated by whitespace or commas."""
 
 MIN_TOKEN_LENGTH = 16
-"""Minimum characters of a token; a shorter one can be guessed."""
+"""Minimum number of characters of a token, since shorter ones can be guessed."""
 
 MAX_TOKEN_FILE_BYTES = 2**16
 
@@ -85,8 +85,8 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 def read_tokens(path: Path | None, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Read tokens from a file (one per line, `#` starts a comment line) and from the environment variable.
 
-    The command line is not used, because every user of the machine can read it. Raises `SwarmError` for a file that is
-    unreadable or has no token, and for an invalid token.
+    The command line is not used, because every user of the machine can read it. Raises `SwarmError` if the file is
+    unreadable or has no token, or if a token is invalid.
 
     >>> read_tokens(None, {"LAYERWISE_SWARM_TOKENS": "0123456789abcdef, another-long-token"})
     ('0123456789abcdef', 'another-long-token')
@@ -120,7 +120,7 @@ def check_exposure(host: str, tokens: Sequence[str]) -> None:
 
 
 def is_allowed(authorization: str, tokens: Sequence[str]) -> bool:
-    """Check in constant time whether a header `Authorization: Bearer TOKEN` has one of the tokens.
+    """Return True if the header `Authorization: Bearer TOKEN` has one of the tokens, compared in constant time.
 
     >>> is_allowed("Bearer 0123456789abcdef", ["0123456789abcdef"]), is_allowed("Bearer 0", ["0123456789abcdef"])
     (True, False)
@@ -132,9 +132,9 @@ def is_allowed(authorization: str, tokens: Sequence[str]) -> bool:
 
 
 def is_loopback_header(host_header: str) -> bool:
-    """Return True if a `Host` header names loopback.
+    """Return True if a `Host` header names a loopback address.
 
-    This prevents DNS rebinding: a web page can resolve its own name to 127.0.0.1, but that name is in the header.
+    This prevents DNS rebinding: a web page can resolve its own name to 127.0.0.1, but the header still has that name.
 
     >>> is_loopback_header("127.0.0.1:8000"), is_loopback_header("[::1]:8000"), is_loopback_header("rebound.example")
     (True, True, False)

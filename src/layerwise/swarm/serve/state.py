@@ -54,11 +54,11 @@ class RequestDeadline:
                 self._waiting.reschedule(at)
 
 
-_WEIGHT = 0.1  # of the latest request in the mean duration
+_WEIGHT = 0.1  # of the latest request in the moving average of durations
 
 
 class Admission:
-    """Queue that runs `max_running` requests at a time; `cut_off` counts the requests ended by a shutdown."""
+    """Queue that runs up to `max_running` requests at a time. `cut_off` counts the requests that a shutdown ended."""
 
     def __init__(self, max_running: int, max_queued: int) -> None:
         self._free = asyncio.Semaphore(max_running)
@@ -70,7 +70,10 @@ class Admission:
 
     @asynccontextmanager
     async def admit(self, deadline: RequestDeadline) -> AsyncIterator[None]:
-        """Admit one request. Raises `OverloadedError` with a full queue, `RequestError` at the deadline or shutdown."""
+        """Wait until a request may run.
+
+        Raises `OverloadedError` if the queue is full, and `RequestError` at the deadline or during a shutdown.
+        """
         if self.stopping.is_set():
             raise _shutting_down()
         self._deadlines.add(deadline)
@@ -124,8 +127,8 @@ Service: TypeAlias = "Swarm | RouterProcess"
 class ServerMetrics:
     """Prometheus metrics of one server, in a separate registry.
 
-    The `outcome` of a request is `completed` (all layers ran), `degraded` (layers were missing, or a node was wrong),
-    `refused` (below the quorum), `overloaded`, `late`, `invalid`, `disconnected`, `stopped` or `failed`.
+    The `outcome` of a request is `completed` (all layers ran), `degraded` (layers were missing or a node returned a
+    wrong result), `refused` (below the quorum), `overloaded`, `late`, `invalid`, `disconnected`, `stopped` or `failed`.
     """
 
     def __init__(self, overview: Callable[[], Overview], admission: Admission) -> None:
@@ -197,7 +200,7 @@ _CACHE_SECONDS = 1.0
 
 
 class Readiness:
-    """Readiness check, shared by concurrent probes and cached for a second."""
+    """Readiness check, shared by concurrent health checks and cached for a second."""
 
     def __init__(self, service: Service, seconds: float) -> None:
         self._service, self._seconds = service, seconds
@@ -229,7 +232,7 @@ class ServerState:
         self.created = int(time.time())
 
     def check_model(self, model: str | None) -> None:
-        """Raise `RequestError` for a request to another model."""
+        """Raise `RequestError` if a request names another model."""
         if model is not None and model != self.service.name:
             message = f"model must be {self.service.name!r}, got {model[:80]!r}."
             raise RequestError(404, "model_not_found", message, param="model")
