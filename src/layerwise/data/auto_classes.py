@@ -1,6 +1,6 @@
-"""The only callers of transformers' auto classes; every call passes `trust_remote_code`.
+"""The only module that calls transformers' auto classes. Every call passes `trust_remote_code`.
 
-By default transformers asks on the terminal whether to run a checkpoint's code (`auto_map`).
+By default, transformers asks on the terminal whether to run a checkpoint's code (`auto_map`).
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ def quiet(name: str) -> Iterator[None]:
 
 
 def from_config(kind: Any, config: Any, *, trust_remote_code: bool = False) -> nn.Module:
-    """Build a model of class `kind` from a copy of `config` with random weights; raises as `from_pretrained`."""
+    """Build a model of class `kind` from a copy of `config`, with random weights.
+
+    Raises the errors of `from_pretrained`.
+    """
     kind = find_class(kind) if isinstance(kind, str) else kind
     try:
         if issubclass(kind, nn.Module):

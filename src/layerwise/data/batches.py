@@ -1,6 +1,6 @@
-"""Batches of windows of similar length, padded on the right, with their targets.
+"""Batches of token windows of similar length, padded on the right, with their targets.
 
-Batches depend only on the windows and the settings, so resumed runs have bitwise equal results.
+Batches depend only on the windows and the settings, so a resumed run gives bitwise equal results.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from layerwise.data.text.tokens import Window
 from layerwise.errors import DataError
 
 IGNORED = -100
-"""Target of a position that is not scored, the default `ignore_index` of torch's cross entropy."""
+"""Target of positions that are not scored: the default `ignore_index` of torch's cross entropy."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """A batch of windows as int64 tensors of shape (batch, seq).
 
-    `targets[b, t]` is the token to predict at position t, or `IGNORED`: the token at t + 1 for a next-token loss, the
-    original token at t for a masked-token loss.
+    `targets[b, t]` is the token to predict at position t: the token at t + 1 for a next-token loss, or the original
+    token at t for a masked-token loss. It is `IGNORED` if the position is not scored.
     """
 
     input_ids: Tensor
@@ -49,16 +49,16 @@ class Batch:
 
 
 Metric = Callable[[Any, Mapping[str, Tensor]], Tensor]
-"""Function of a model's output and a batch that returns one number per row; lower is better."""
+"""Function of a model's output and the `given` tensors of a batch that returns one number per row; lower is better."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabeledBatch:
     """A batch of items with one label each, such as images.
 
-    `inputs` are keyword arguments of forward with `batch` rows. `targets` is int64 (batch,), or for sentences the
-    embeddings (batch, width) of the original model. `windows` names the items. A `metric` of the model's output and the
-    tensors `given` replaces the loss of the targets.
+    `inputs` are the keyword arguments of `forward`. `targets` are int64 labels (batch,), or, for sentences, the
+    embeddings (batch, width) of the original model. `windows` names the items. If there is a `metric`, it replaces the
+    loss and is called with the model's output and the tensors `given`.
     """
 
     inputs: dict[str, Tensor]
@@ -88,10 +88,11 @@ def make_batches(
     pad_id: int,
     mask_id: int | None = None,
 ) -> tuple[Batch, ...]:
-    """Batch windows into at most `tokens_per_batch` tokens, including padding, the longest first.
+    """Group windows into batches of at most `tokens_per_batch` tokens, including padding, the longest first.
 
-    A window longer than that is a separate batch. In masked windows `mask_id` replaces the masked tokens, which are the
-    targets. Raises `DataError` without windows, for a batch size below 1, and for masked windows without `mask_id`.
+    A window longer than that is a batch by itself. In masked windows, `mask_id` replaces the masked tokens, which are
+    the targets. Raises `DataError` if there are no windows, if the batch size is below 1, or if a window is masked and
+    `mask_id` is None.
     """
     if not windows:
         raise DataError("A batch must have at least one window, got none. Pass a text with at least 2 tokens.")
@@ -102,7 +103,10 @@ def make_batches(
 
 
 def build_row(window: Window, mask_id: int | None) -> Row:
-    """Build the input ids and targets of a window, both (seq,). Raises `DataError` for masks without `mask_id`."""
+    """Build the input ids and targets of a window, both (seq,).
+
+    Raises `DataError` if the window is masked and `mask_id` is None.
+    """
     if window.masked is None:
         ids, labels = build_labeled_row(window)
         return ids, pad(labels[1:], (0, 1), value=IGNORED)
@@ -117,7 +121,7 @@ def build_row(window: Window, mask_id: int | None) -> Row:
 
 
 def build_labeled_row(window: Window) -> Row:
-    """Build the ids and labels of a window, both (seq,); the labels are not shifted."""
+    """Build the ids and labels of a window, both (seq,). Labels are not shifted."""
     ids = torch.tensor(window.ids, device="cpu")
     labels = torch.full_like(ids, IGNORED)
     scored = slice(window.scored_from, window.scored_until)
@@ -126,10 +130,10 @@ def build_labeled_row(window: Window) -> Row:
 
 
 def group_by_length(windows: Sequence[Window], tokens: int) -> Iterator[list[Window]]:
-    """Group windows into at most `tokens` tokens, including padding, the longest first.
+    """Yield groups of windows with at most `tokens` tokens, including padding, the longest first.
 
-    No window is more than twice as long as another of its group. A longer window is a separate group; a labeled item
-    counts as one token.
+    Within a group, no window is more than twice as long as another. A window with more than `tokens` tokens is a group
+    by itself. A labeled item counts as one token.
     """
     # Longest first, so that a batch that does not fit into memory fails at once.
     group: list[Window] = []
@@ -146,10 +150,10 @@ def group_by_length(windows: Sequence[Window], tokens: int) -> Iterator[list[Win
 def regroup_batches(
     existing: Sequence[AnyBatch], windows: Collection[Window], truncated: Mapping[Window, Window] | None = None
 ) -> tuple[AnyBatch, ...]:
-    """Rebuild batches of only the given `windows`, with their existing targets and masks.
+    """Rebuild batches with only the given `windows`, keeping their targets and masks.
 
-    Token windows are batched again, up to the largest existing batch; those in `truncated` are replaced. Labeled items
-    stay in their batches. Raises `DataError` if no window remains.
+    Token windows form new batches, at most as large as the largest existing one. If `truncated` maps a window to
+    another one, that one replaces it. Labeled items stay in their batches. Raises `DataError` if no window remains.
     """
     selected = frozenset(windows)
     rows: dict[Window, Row] = {}
@@ -189,7 +193,7 @@ def _padded_batch(group: Sequence[Window], rows: Mapping[Window, Row], pad_id: i
 
 
 def pad_rows(rows: Sequence[Mapping[str, Tensor]], pad_id: int, multiple: int = 1) -> dict[str, Tensor]:
-    """Pad rows (seq,) on the right to (batch, seq), with seq rounded up to `multiple`.
+    """Pad rows (seq,) on the right and stack them to (batch, seq), where seq is a multiple of `multiple`.
 
     Adds an "attention_mask" unless the rows have "position_ids", which separate texts.
     """

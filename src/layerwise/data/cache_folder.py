@@ -1,7 +1,7 @@
 """Cache directory (`LAYERWISE_CACHE`, `XDG_CACHE_HOME/layerwise` or `~/.cache/layerwise`), locks and file stamps.
 
-A stamp (size, inode, times of change) detects changes without reading the file, unless the file changed within the
-current tick of the file system's clock.
+A stamp (size, inode and times of change) shows whether a file has changed without reading it, unless two changes fall
+into the same tick of the file system's clock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Stamp = tuple[str, int, int, int, int]
 """Path, size, inode, and modification and change time of a file."""
 
 TICK = 2_000_000_000
-"""Nanoseconds after which a change has a different time on every file system."""
+"""Nanoseconds after which every file system gives a change a new time."""
 
 
 def cache_folder() -> Path:
@@ -47,7 +47,7 @@ def writable(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock of `path`, calling `waiting` if another process holds it. Raises `DataError` on failure."""
+    """Hold the lock of `path`. If another process holds it, calls `waiting` first. Raises `DataError` on failure."""
     with writable(path.parent.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path)

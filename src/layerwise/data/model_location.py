@@ -21,7 +21,7 @@ def is_gguf(location: str | Path) -> bool:
 def location_of(name: str) -> str:
     """Resolve a model name to a directory, a GGUF file or a hub id.
 
-    Raises `ModelError` or `CheckpointError` for a path without a model.
+    Raises `ModelError` or `CheckpointError` if a path has no model.
     """
     if name in EMBEDDED:
         return str(resources.files("layerwise") / EMBEDDED[name])

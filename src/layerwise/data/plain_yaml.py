@@ -1,7 +1,7 @@
-"""YAML of plain lists, mappings and values.
+"""Read and write YAML that contains only lists, mappings and plain values.
 
-Aliases and tags are rejected because a few bytes of them can expand to gigabytes. Dates are text, and repeated keys are
-errors.
+Aliases and tags are rejected because a few bytes of them can expand to gigabytes. Dates stay text, and repeated keys
+are errors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import yaml
 from layerwise.bounded import MAX_DIGITS, UnreadableError, check_size
 
 SIZE = 2**18
-"""Maximum characters of a YAML text, since the parser is slow and uses a kilobyte per word."""
+"""Maximum number of characters of a YAML text, since the parser is slow and uses a kilobyte per word."""
 
 DEPTH = 50
 
@@ -22,8 +22,8 @@ DEPTH = 50
 def parse_yaml(text: str) -> Any:
     r"""Parse a YAML text of plain values.
 
-    Raises `UnreadableError` for invalid YAML, aliases, tags, repeated keys, nesting deeper than `DEPTH`, and excessive
-    numbers or texts.
+    Raises `UnreadableError` for invalid YAML, aliases, tags, repeated keys, nesting deeper than `DEPTH`, and texts or
+    numbers that are too long.
 
     >>> parse_yaml("name: 2024-01-01\nlayers: [1, 2]")
     {'name': '2024-01-01', 'layers': [1, 2]}

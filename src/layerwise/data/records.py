@@ -1,7 +1,7 @@
-"""Rows of user files with their location: JSON lines, CSV, TSV and Parquet.
+"""Read rows of JSON lines, CSV, TSV and Parquet files, with the location of each row.
 
-`.gz` and `.zst` files are decompressed in blocks, and zip archives of tables in memory (EWoK is encrypted against
-crawlers). The decompressed size is bounded. Errors name file, line and column.
+`.gz` and `.zst` files are decompressed in blocks, and zip archives of tables in memory (EWoK's is encrypted against
+crawlers). The decompressed size is limited. Errors name the file, line and column.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PACKED: Mapping[str, Literal["gzip", "zstd"]] = {".gz": "gzip", ".zst": "zstd"}
 """Suffixes of compressed files."""
 
 KINDS = (".jsonl", ".csv", ".tsv")
-"""Suffixes of tables, each optionally followed by one of `PACKED`."""
+"""Suffixes of table files, which may be followed by a suffix in `PACKED`."""
 
 _BLOCK = 2**20
 _MAX_ROWS = 1_024
@@ -46,7 +46,7 @@ _ROW_SIZE = 64
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """One row: its columns and its location (`line` counts from 1; binary files have rows instead of lines)."""
+    """One row of a file. `line` counts lines from 1, or rows if `unit` is `row` (binary files)."""
 
     columns: Mapping[str, Any]
     file: str
@@ -54,13 +54,13 @@ class FileRecord:
     unit: Literal["line", "row"] = "line"
 
     def cell(self, column: str) -> Any:
-        """Return the value of `column`. Raises `DataError`, with file, line and column, if there is none."""
+        """Return the value of `column`. If the row lacks it, raises `DataError` with file, line and column."""
         if column not in self.columns:
             raise DataError(f"{self.location}: unknown column {column!r}; {near_matches(column, self.columns)}")
         return self.columns[column]
 
     def text(self, column: str) -> str:
-        """Return the text in `column`. Raises `DataError`, with file, line and column, if there is none."""
+        """Return the text in `column`. If it has none, raises `DataError` with file, line and column."""
         value = self.cell(column)
         if not isinstance(value, str) or not value.strip():
             raise DataError(f"{self.location}: column {column!r} must be text, got {shown(value)}.")
@@ -86,7 +86,7 @@ def strip_compression_suffix(name: str) -> str:
 
 
 def find_table_suffix(name: str) -> str | None:
-    """Return the table suffix (of `KINDS`) of a file name, or `None`.
+    """Return the suffix of a table file (one of `KINDS`), or `None` for other files.
 
     >>> find_table_suffix("blimp.jsonl.gz"), find_table_suffix("notes.txt")
     ('.jsonl', None)
@@ -96,7 +96,7 @@ def find_table_suffix(name: str) -> str | None:
 
 
 def walk_files(folder: Path) -> Iterator[Path]:
-    """Yield all files and directories below `folder` by name, following each link once."""
+    """Yield all files and directories below `folder`, sorted by name and following each link once."""
     searched: set[str] = set()
     for root, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(root)
@@ -109,9 +109,9 @@ def walk_files(folder: Path) -> Iterator[Path]:
 
 
 def read_text(path: Path) -> str:
-    """Read a text file, decompressed, with normalized line ends and without a byte-order mark.
+    """Read a text file. It is decompressed, line ends are normalized, and a byte-order mark is removed.
 
-    Raises `DataError` for a file that is not text or too large.
+    Raises `DataError` if the file is not text or is too large.
     """
     content = bytearray()
     try:
@@ -125,7 +125,7 @@ def read_text(path: Path) -> str:
 
 
 def read_records(path: Path, kind: str | None = None) -> tuple[FileRecord, ...]:
-    """Read all rows of a table in the format `kind` (of `KINDS`, or `.parquet`; default: from the file name).
+    """Read all rows of a table. `kind` is its format, one of `KINDS` or `.parquet` (default: from the file name).
 
     Raises `DataError` for another format, an unreadable file, or a file without rows.
     """
@@ -142,9 +142,10 @@ def read_json_rows(path: Path) -> Iterator[FileRecord]:
 
 
 def read_tables(path: Path, password: str | None = None) -> Iterator[tuple[str, tuple[FileRecord, ...]]]:
-    """Yield name and rows of the table at `path`, or of each table in a zip archive, decrypted with `password`.
+    """Yield name and rows of the table at `path`, or of each table in a zip archive (decrypted with `password`).
 
-    Raises `DataError` as `read_records` does, and if an archive is damaged, encrypted, too large, or has no tables.
+    Raises the errors of `read_records`, and `DataError` if an archive is damaged, too large, has no tables, or is
+    encrypted and `password` is missing or wrong.
     """
     if not zipfile.is_zipfile(path):
         yield path.name, read_records(path)
@@ -165,10 +166,10 @@ def read_tables(path: Path, password: str | None = None) -> Iterator[tuple[str, 
 
 
 def read_parquet_rows(path: Path, columns: Collection[str] | None = None) -> Iterator[FileRecord]:
-    """Yield the rows of a Parquet file, with those of the `columns` that are texts or numbers.
+    """Yield the rows of a Parquet file. Of `columns` (default: all), only those of texts or numbers are read.
 
-    Raises `DataError` for another file, one without rows, and one that decompresses to more than `MAX_UNPACK_RATIO`
-    times its size.
+    Raises `DataError` if the file is not Parquet, has no rows, or decompresses to more than `MAX_UNPACK_RATIO` times
+    its size.
     """
     number = 0
     try:
@@ -337,14 +338,14 @@ def _opened(path: Path) -> zipfile.ZipFile:
 def _decrypt(archive: zipfile.ZipFile, name: str, path: Path, password: str | None, max_size: int) -> bytes:
     is_encrypted = bool(archive.getinfo(name).flag_bits & 0x1)
     if is_encrypted and password is None:
-        raise DataError(f"{path} is encrypted. Pass the password that its authors publish with --password.")
+        raise DataError(f"{path} is encrypted. Set --password to the password that its authors publish.")
     try:
         with archive.open(name, pwd=password.encode() if password is not None else None) as file:
             content = file.read(max_size + 1)
     except NotImplementedError as error:  # a subclass of RuntimeError
         raise DataError(f"{name} in {path} has a compression that Python does not support ({error}).") from error
     except RuntimeError as error:
-        raise DataError(f"{path} does not open with this --password ({error}). Check its spelling.") from error
+        raise DataError(f"{path} cannot be decrypted with this --password ({error}). Check its spelling.") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise DataError(f"{name} in {path} cannot be read ({_reason(error)}). Download the archive again.") from error
     if len(content) > max_size:

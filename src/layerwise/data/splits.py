@@ -1,8 +1,8 @@
 """Training, validation and test splits.
 
-Validation and test examples are disjoint, since a checkpoint selected by its loss is fitted to the examples that select
-it. An image example is `{"pixel_values": float32 (channels, height, width), "labels": int64 ()}`; a text example is
-`{"input_ids": int64 (seq,), "labels": int64 (seq,)}`, where labels that are not scored are `IGNORED`.
+Validation and test examples are disjoint, since the loss of a checkpoint on the examples that selected it is biased. An
+image example is `{"pixel_values": float32 (channels, height, width), "labels": int64 ()}`. A text example is
+`{"input_ids": int64 (seq,), "labels": int64 (seq,)}`, where the label of a token that is not scored is `IGNORED`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Label = TypeVar("_Label", bound=Hashable)
 SPLITS = ("train", "validation", "test")
 
 Example = dict[str, Tensor]
-"""One image or text window as model arguments."""
+"""Model arguments for one image or text window."""
 
 
 class Examples(Dataset[Example]):
@@ -42,9 +42,9 @@ class Examples(Dataset[Example]):
 class Splits:
     """Three disjoint sets of examples.
 
-    `digest` is a SHA-256 of all examples with their labels and splits, without augmentation. `classes` names the labels
-    in order (empty for text), `skipped` the unreadable images, and `copies` the images removed because a later split
-    has the same one. `pad_id` pads texts.
+    `digest` is a SHA-256 of all examples with their labels and splits, before augmentation. `classes` names the labels
+    in order (empty for text). `skipped` names unreadable images, and `copies` names images that were removed because a
+    later split has the same image. Texts are padded with `pad_id`.
     """
 
     name: str
@@ -67,18 +67,18 @@ class Splits:
         return max(Counter(int(label) for label in labels).values()) / len(labels)
 
     def collate(self, examples: Sequence[Example]) -> Example:
-        """Collate examples to model arguments with "labels": images (batch, channels, height, width), texts padded."""
+        """Collate examples to model arguments: images to (batch, channels, height, width), and texts with padding."""
         if "input_ids" in examples[0]:
             return pad_rows(examples, self.pad_id)
         return {key: torch.stack([example[key] for example in examples]) for key in examples[0]}
 
 
 def split_stratified(labels: Sequence[Hashable], shares: Sequence[float], seed: int) -> tuple[tuple[int, ...], ...]:
-    """Split the positions of `labels` into parts by `shares`, stratified by label.
+    """Split the indices of `labels` into one part per share, stratified by label.
 
-    Of n positions with one label, part k > 0 gets max(1, floor(shares[k] * n)), drawn from `seed` and the label, and
-    the first part gets the rest, so adding a class does not change the others. Positions are ascending within a part.
-    Raises `DataError` for a label with fewer positions than parts.
+    Of n indices with one label, part k > 0 gets max(1, floor(shares[k] * n)), and the first part gets the rest. They
+    are drawn from `seed` and the label, so adding a class does not change how others are split. Indices are ascending
+    within a part. Raises `DataError` if a label has fewer indices than there are parts.
 
     >>> split_stratified("aaaaabbbbb", (0.6, 0.2, 0.2), seed=0)
     ((0, 2, 4, 6, 7, 8), (3, 9), (1, 5))
@@ -99,7 +99,9 @@ def split_stratified(labels: Sequence[Hashable], shares: Sequence[float], seed: 
 
 
 def limit_stratified(labels: Sequence[int], limit: int | None, seed: int) -> tuple[int, ...]:
-    """Draw at most `limit` positions, balanced over labels, ascending; raise `DataError` for fewer than the labels.
+    """Draw at most `limit` indices of `labels`, balanced over labels and in ascending order.
+
+    Raises `DataError` if `limit` is below the number of distinct labels.
 
     >>> limit_stratified([0, 0, 0, 0, 1], 3, seed=0)
     (1, 2, 4)
@@ -117,10 +119,10 @@ def limit_stratified(labels: Sequence[int], limit: int | None, seed: int) -> tup
 
 
 def order_evenly(labels: Sequence[Hashable], seed: int) -> tuple[int, ...]:
-    """Draw an order of all positions in which every label is spread evenly.
+    """Shuffle the indices of `labels` so that every label is spread evenly.
 
-    Of n positions with one label the k-th is at (k + u) / n of the order, with u uniform in [0, 1) for each label, so
-    any part of the order has about the overall shares of labels.
+    Of n indices with one label, the k-th is at the fraction (k + u) / n of the order, where u is uniform in [0, 1) and
+    drawn once per label. Any part of the order therefore has about the overall frequencies of labels.
 
     >>> order_evenly("aaaabbbbcc", seed=0)
     (1, 5, 8, 0, 4, 3, 7, 9, 2, 6)
@@ -142,7 +144,7 @@ def _positions_of(labels: Sequence[_Label]) -> dict[_Label, list[int]]:
 
 
 def sample(examples: Examples, count: int, seed: int) -> tuple[int, ...]:
-    """Draw the positions of at most `count` examples, ascending; images are balanced over classes."""
+    """Draw the indices of at most `count` examples, in ascending order. Images are balanced over classes."""
     if count >= len(examples):
         return tuple(range(len(examples)))
     example_labels = getattr(examples, "labels", None)
@@ -160,7 +162,7 @@ def sample(examples: Examples, count: int, seed: int) -> tuple[int, ...]:
 
 
 def select_on_reported(splits: Splits) -> Splits:
-    """Use the test examples for selection as well, which biases the report and changes the digest."""
+    """Use the test examples for validation, too. This biases the reported results and changes the digest."""
     state = digest([("validation", "reported", splits.digest.encode())])
     return replace(splits, validation=splits.test, digest=state, selects_on_reported=True)
 

@@ -1,6 +1,6 @@
-"""Stored models: their configuration, and their tensors as byte ranges, without reading any tensor.
+"""Read the configuration of a stored model and the byte ranges of its tensors, without reading any tensor.
 
-Files are untrusted: JSON has a maximum size, and weights must be safetensors files in the model's directory.
+Files are untrusted: the size of JSON is limited, and weights must be safetensors files in the model's directory.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A stored tensor: safetensors dtype, shape, and its bytes `begin` to `end` of a file."""
+    """A tensor in the bytes from `begin` up to `end` of a file, with its safetensors dtype and shape."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -89,7 +89,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_settings(file: Path) -> dict[str, Any]:
-    """Read the object in a JSON file; empty if the file is missing. Raises `CheckpointError` for invalid content."""
+    """Read a JSON object from a file, or {} if the file is missing. Raises `CheckpointError` if the file is invalid."""
     if not file.exists():
         return {}
     try:
@@ -160,7 +160,7 @@ def _no_weights(folder: Path) -> CheckpointError:
 
 
 def read_header(file: Path) -> dict[str, StoredTensor]:
-    """Read the header of a safetensors file. Raises `CheckpointError` for an incomplete file."""
+    """Read the header of a safetensors file. Raises `CheckpointError` if the file is damaged."""
     try:
         check_file(file)
         with file.open("rb") as stream:

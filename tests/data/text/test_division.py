@@ -57,7 +57,7 @@ def test_half_of_the_validation_text_is_reported(tmp_path: Path) -> None:
     counts = [len(found.parts[split]) for split in ("validation", "test")]
     assert sum(counts) == len(validation.documents)
     assert abs(counts[0] - counts[1]) <= len(babylm.LAYOUTS)
-    assert found.notes == ("one half of dev is used for validation, the other half is reported",)
+    assert found.notes == ("one half of dev is used for validation, the other half for testing",)
 
 
 def test_validation_is_a_tenth_if_a_test_text_is_given(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_held_out_text_is_removed_from_training(tmp_path: Path) -> None:
     names = {each.part_of for each in found.parts["train"]}
     assert not any(name is not None and name.endswith(".dev") for name in names)
     assert "A note of some words.\n" * 30 not in texts(found)["train"]
-    assert any("are held out, and not trained on" in note for note in found.notes)
+    assert any("are also in the held-out text, and not used for training" in note for note in found.notes)
     with pytest.raises(DataError, match="Pass texts that do not contain each other"):
         divide_documents(read_corpus(folders["dev"]), read_corpus(folders["dev"]))
 

@@ -105,7 +105,7 @@ def test_a_separate_text_is_held_out(config: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     options = ("--validation", folders["dev"], "--schedules", "uniform", *SHORT)
     ended = growth(config, folders["train"], folder, *options)
-    assert "note: one half of dev is used for validation, the other half is reported" in ended.err
+    assert "note: one half of dev is used for validation, the other half for testing" in ended.err
     tokenizer = load_tokenizer(str(folder / "uniform" / "seed-0" / "model"))
     texts = (file.read_text() for file in sorted(folders["train"].iterdir()))
     room = 16 - (tokenizer.bos_token_id is not None)

@@ -1,1 +1,1 @@
-"""The texts that every machine with Python has: the standard library, and generated skills."""
+"""Texts that need no files: the standard library of Python, and generated skills."""

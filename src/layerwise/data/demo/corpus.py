@@ -1,7 +1,7 @@
 """The demo corpus: excerpts of the standard library, and generated questions.
 
-The task `stdlib` is scored throughout; `arithmetic`, `copy`, `sort` and `brackets` are scored on their answers. The
-digest depends on the Python version.
+All tokens of the task `stdlib` are scored. Of `arithmetic`, `copy`, `sort` and `brackets`, only the answers are scored.
+The digest depends on the Python version.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def demo_corpus(
 
 
 def build_demo_splits(tokenizer: PreTrainedTokenizerBase, seed: int = 0, *, length: int = 256) -> Splits:
-    """Build splits of the demo corpus: 90% of its training documents train, 10% validate, `demo_corpus()` reports."""
+    """Build splits: 90% of the demo corpus's training documents, the other 10%, and `demo_corpus()` for testing."""
     seen = demo_corpus("train", texts=DEMO_TEXTS, questions=DEMO_QUESTIONS, seed=seed)
     train, validation = divide_corpus(seen, (0.9, 0.1), seed)
     parts = {"train": train, "validation": validation, "test": demo_corpus().documents}

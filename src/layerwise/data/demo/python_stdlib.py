@@ -1,7 +1,7 @@
 """The standard library as text: docstrings (`prose`) and source (`code`) of each module.
 
-Modules are split by a hash of their family's name, so modules that share text are in one split in every Python version.
-Tests, tables and bundled programs are excluded.
+Modules are assigned to splits by a hash of the name of their family, such as `email`, so modules that share text are in
+the same split in every Python version. Tests, tables and bundled programs are excluded.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _family(module: str) -> str:
 
 
 def list_modules() -> dict[str, Path]:
-    """List every readable module of the standard library by name, sorted; raises `DataError` without sources."""
+    """List every readable module of the standard library, sorted by name. Raises `DataError` if there is no source."""
     root = Path(sysconfig.get_paths()["stdlib"])
     paths = {}
     for path in _sources(root):

@@ -98,7 +98,7 @@ def draw_example(task: str, split: str, random: Random) -> Example:
 
 
 def draw_examples(task: str, split: str, count: int, seed: int = 0) -> list[Example]:
-    r"""Draw `count` distinct examples of `task` from `split`; a longer list begins with the shorter one.
+    r"""Draw `count` distinct examples of `task` from `split`. A larger `count` only appends examples.
 
     >>> [example.text for example in draw_examples("sort", "heldout", 1, seed=0)]  # doctest: +ELLIPSIS
     ['sort ... = ...\n']

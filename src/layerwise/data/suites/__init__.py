@@ -1,1 +1,1 @@
-"""Suites of tests: minimal pairs, GLUE, MSGS, and generated ones of the same kinds."""
+"""Evaluation suites: minimal pairs, GLUE, MSGS, and generated suites of the same kinds."""

@@ -1,7 +1,8 @@
 """Classification tasks: texts or text pairs with a label or score, in three disjoint sets.
 
-A model is fine-tuned on `train`, its epoch is selected on `selection`, and only `test` is reported. If a benchmark has
-only a training and a validation file (GLUE), the latter is reported and a tenth of the former is used for selection.
+A model is fine-tuned on `train`, the best epoch is selected on `selection`, and the score on `test` is reported. If a
+benchmark (GLUE) has only training and validation files, the validation file is `test`, and a tenth of the training file
+is `selection`.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from layerwise.data.splits import digest, split_stratified
 from layerwise.errors import DataError
 
 SELECTION = 0.1
-"""Share of the training file used for selection if there is no separate file."""
+"""Fraction of the training file used for selection if there is no separate file."""
 
 
 class LabeledText(NamedTuple):
-    """A text or text pair with the number of its label, or its score in a regression."""
+    """A text or text pair with the index of its label, or with its score in a regression task."""
 
     text: str
     pair: str | None
@@ -36,9 +37,9 @@ class LabeledText(NamedTuple):
 class ClassificationTask:
     """One benchmark task for fine-tuning.
 
-    `measure` and `name` identify its rows (`glue`, `cola`). `labels` is empty for a regression. `metric` (`mcc`, `f1`
-    of label 1 or `accuracy`; for a regression `pearson` or `spearman`) selects and is reported; metrics in `also` are
-    reported as well. `source` names the files. Raises `DataError` for an empty set.
+    `measure` and `name` identify its rows (`glue`, `cola`). `labels` is empty for a regression. `metric` selects the
+    epoch and is reported: `mcc`, `accuracy` or `f1` of label 1, or `pearson` or `spearman` for a regression. Metrics in
+    `also` are only reported. `source` describes the files. Raises `DataError` if a set is empty.
     """
 
     measure: str
@@ -85,7 +86,7 @@ class ClassificationTask:
         return repr(float(label)) if self.is_regression else self.labels[int(label)]
 
     def limited(self, train: int | None = None, test: int | None = None, seed: int = 0) -> ClassificationTask:
-        """Draw at most `train` training and `test` test examples, in their order and without balancing labels."""
+        """Draw at most `train` training and `test` test examples. Their order is kept, and labels are not balanced."""
         return replace(
             self,
             train=_drawn(self.train, train, f"{seed}/train"),
@@ -109,10 +110,10 @@ def exclude_texts(examples: Sequence[LabeledText], others: Sequence[LabeledText]
 def split_selection(
     examples: Sequence[LabeledText], seed: int, *, by_label: bool = True
 ) -> tuple[tuple[LabeledText, ...], ...]:
-    """Split one file into training and selection examples: the share `SELECTION` of every label, drawn from `seed`.
+    """Split the examples of one file into training and selection examples.
 
-    Without `by_label` (for a regression) the share of all examples is drawn. Texts drawn for selection are removed from
-    training, including duplicates.
+    The fraction `SELECTION` of each label, or of all examples unless `by_label` (for a regression), is drawn from
+    `seed`. Texts drawn for selection are removed from training, including duplicates.
 
     >>> rows = [LabeledText(str(number), None, number % 2) for number in range(20)]
     >>> train, selection = split_selection(rows, seed=0)

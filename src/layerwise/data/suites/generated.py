@@ -1,12 +1,12 @@
-"""Bundled suites, as JSON lines.
+"""Bundled suites, stored as JSON lines.
 
     pairs.jsonl.gz            minimal pairs like BLiMP's with words of Python's documentation, one paradigm per line:
                               a word is exchanged (morphology) or two words are swapped (syntax)
     mixed_signals.jsonl.gz    tasks like those of MSGS (Warstadt et al. 2020), one set of a task per line
 
-`control FEATURE` trains and tests one feature. `ambiguous LINGUISTIC_SURFACE` trains on labels that both features
-explain and tests where they differ: Matthews' correlation is +1 for structure and -1 for surface. Test sets have other
-words.
+A task `control FEATURE` trains and tests one feature. A task `ambiguous LINGUISTIC_SURFACE` trains on examples whose
+label follows from either feature, and tests on examples where the features disagree. Matthews' correlation is +1 if the
+model uses the linguistic feature, and -1 if it uses the surface feature. Test sets use other words.
 """
 
 from __future__ import annotations

@@ -27,10 +27,10 @@ GLUE = "glue"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Columns of a task, its labels by number, and its metrics, the main one first.
+    """Format of a GLUE task: columns of the first text and its pair, labels in order, and metrics, the main one first.
 
-    `answer` is the column of an answer that follows the question in the first text. A regression has a range of
-    `scores` instead of labels. `validation` is the hub's name of the reported split.
+    If `answer` names a column, its text follows the question in the first text. A regression has a range of `scores`
+    instead of labels. `validation` is the name of the reported split on the hub.
     """
 
     text: str
@@ -71,10 +71,11 @@ _MAX_NAMES = 5
 
 
 def read_tasks(folder: Path, names: Sequence[str] | None = None, *, seed: int = 0) -> list[ClassificationTask]:
-    """Read the tasks `names` (default: all that exist) in the order of `FORMS`; `seed` draws the selection sets.
+    """Read the tasks `names` (default: all that exist), in the order of `FORMS`.
 
-    Files are found in `folder`, in directories below it that begin with "glue", and there in directories named after
-    the task. Raises `DataError` for an unknown name, missing files, and invalid rows, with line and column.
+    Files are found in `folder`, in directories below it whose name begins with "glue", and there in directories named
+    after the task. `seed` draws the selection sets. Raises `DataError` for an unknown name, missing files, and invalid
+    rows, with line and column.
     """
     for name in names or ():
         if name not in FORMS:
@@ -207,9 +208,9 @@ def _score(row: FileRecord, value: Any, bounds: tuple[float, float]) -> float:
 
 
 def _resolved(row: FileRecord) -> str:
-    """Return the second text of a Winograd example: the passage from its pronoun on, which the candidate replaces.
+    """Return the second text of a WSC example: the passage from the pronoun on, with the candidate in its place.
 
-    `text` is the passage, `span1_text` the candidate, and `span2_text` the pronoun, word number `span2_index`.
+    `text` is the passage, `span1_text` the candidate, and `span2_text` the pronoun, which is word number `span2_index`.
     """
     candidate, pronoun = row.text("span1_text"), row.text("span2_text")
     start = row.columns.get("span2_index")

@@ -42,10 +42,10 @@ SUPPLEMENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class MinimalPair:
-    """An acceptable and an unacceptable text, and what they test.
+    """An acceptable and an unacceptable text, and the property that they test.
 
-    `paradigm` is BLiMP's UID, `term` the phenomenon and `field` its part of grammar. Characters before `good_start` and
-    `bad_start` are context and not scored.
+    `paradigm` is BLiMP's UID, `term` the phenomenon, and `field` its part of grammar. The characters before
+    `good_start` and `bad_start` are context and are not scored.
     """
 
     good: str
@@ -62,7 +62,7 @@ class MinimalPair:
 
     @property
     def phenomenon(self) -> str:
-        """The term, or the field or paradigm if there is none.
+        """The `term`, or the `field` if there is no term, or else the `paradigm`.
 
         The term comes first because BLiMP spreads `npi_licensing` over two fields.
         """
@@ -71,7 +71,7 @@ class MinimalPair:
 
 @dataclass(frozen=True)
 class PairSet:
-    """Pairs of the suite that names their scores; `origin` describes the selection in words."""
+    """Minimal pairs of a `suite`, which names their scores. `origin` describes in words which pairs were selected."""
 
     suite: str
     origin: str
@@ -83,7 +83,7 @@ class PairSet:
 
     @property
     def equal(self) -> int:
-        """Number of pairs of equal texts; each counts as half correct."""
+        """Number of pairs whose two texts are equal. Each counts as half correct."""
         return sum(pair.equal for pair in self.pairs)
 
     @cached_property
@@ -97,7 +97,7 @@ class PairSet:
         return {name: tuple(pairs) for name, pairs in by_paradigm.items()}
 
     def first(self, limit: int | None) -> PairSet:
-        """Return the first `limit` pairs of each paradigm, as noted in `origin`."""
+        """Return the first `limit` pairs of each paradigm, and note this in `origin`."""
         if limit is None:
             return self
         pairs = tuple(pair for each in self.paradigms().values() for pair in each[:limit])
@@ -118,8 +118,8 @@ def hash_pairs(pairs: Iterable[MinimalPair]) -> str:
 def read_pairs(paths: Sequence[Path], *, password: str | None = None) -> PairSet:
     """Read minimal pairs from tables (`.jsonl`, `.csv`, `.tsv`, also `.gz`) or from EWoK's archive.
 
-    The suite is detected from the content: `blimp`, `supplement`, `ewok`, or `pairs NAME`. Raises `DataError` with
-    file, line and column for malformed rows, and for an encrypted archive without `password`.
+    The suite is detected from the content: `blimp`, `supplement`, `ewok`, or `pairs NAME`. Raises `DataError` for
+    malformed rows, with file, line and column, and if an archive is encrypted and `password` is missing.
     """
     if not paths:
         raise DataError("At least one file of minimal pairs is required, got none.")
@@ -202,7 +202,7 @@ def find_pairs(suite: str, folder: Path, *, password: str | None = None) -> Pair
     if suite not in SUITES:
         raise DataError(f"unknown suite {suite!r}; {near_matches(suite, SUITES)}")
     if not folder.is_dir():
-        raise DataError(f"{folder} is not a directory. Pass --data the directory of the evaluation sets.")
+        raise DataError(f"{folder} is not a directory. Set --data to the directory of the evaluation sets.")
     paths = sorted(path for path in walk_files(folder) if find_table_suffix(path.name) or path.suffix == ".zip")
     for name in _LAYOUTS[suite]:
         files = sorted((path for path in paths if path.name == name), key=lambda path: (len(path.parts), path))
@@ -217,7 +217,7 @@ def find_pairs(suite: str, folder: Path, *, password: str | None = None) -> Pair
         "supplement": ", ".join(f"{name}.jsonl" for name in sorted(SUPPLEMENT)),
         "ewok": " or ".join(_LAYOUTS["ewok"]),
     }[suite]
-    raise DataError(f"{folder} has no {suite}: expected {names}. Pass --data the directory that contains it.")
+    raise DataError(f"{folder} has no {suite}: expected {names}. Set --data to the directory that contains it.")
 
 
 def _check_suite(suite: str, pairs: PairSet, path: Path) -> PairSet:

@@ -27,14 +27,14 @@ WORDS: Mapping[str, Sequence[str]] = TABLES["words"]["pairs"]
 PAIRS = 60
 
 MAX_UNITS = 300
-"""Maximum units per label."""
+"""Maximum number of probed words or sentences per label."""
 
 Side = Literal["surface", "linguistic"]
 
 
 @dataclass(frozen=True, slots=True)
 class ProbedUnit:
-    """A word of a sentence (or the entire sentence if `word` is None), by number, with its label and group."""
+    """Word number `word` of sentence number `sentence`, or the entire sentence if `word` is None, with its label."""
 
     sentence: int
     word: int | None
@@ -44,7 +44,7 @@ class ProbedUnit:
 
 @dataclass(frozen=True, slots=True)
 class ProbedFeature:
-    """A feature, its side, and equally many units with and without it."""
+    """A surface or linguistic feature, and equally many words or sentences with and without it."""
 
     name: str
     side: Side
@@ -73,9 +73,9 @@ _ORDERED = tuple(name for name, pairs in PARADIGMS.items() if pairs[0].field == 
 def generate_probed_text(
     seed: int = 0, frequency: Callable[[str], float] | None = None, pairs: int = PAIRS
 ) -> ProbedText:
-    """Build the sentences and their features.
+    """Build the probed sentences and their features.
 
-    `seed` draws the units, and `frequency` returns the frequency of a word in a text.
+    `seed` draws the probed words. `frequency` returns the frequency of a word; without it, that feature is omitted.
 
     >>> text = generate_probed_text()
     >>> [feature.name for feature in text.features if feature.side == "linguistic"]

@@ -22,7 +22,7 @@ BABYLM = (".train", ".dev", ".test")
 """Suffixes of BabyLM's training, validation and test files."""
 
 SUFFIXES = (".txt", ".md", ".jsonl", *BABYLM)
-"""Suffixes of text files in a directory, each optionally followed by `.gz` or `.zst`, in addition to `.parquet`."""
+"""Suffixes of text files in a directory, which may be followed by `.gz` or `.zst`. `.parquet` files are read, too."""
 
 SEPARATOR = re.compile(r"^<\|endoftext\|>[ \t]*$", re.MULTILINE)
 TITLE = re.compile(r"^ = (?!=)[^\n]*(?<!=) = *$", re.MULTILINE)
@@ -30,9 +30,9 @@ TITLE = re.compile(r"^ = (?!=)[^\n]*(?<!=) = *$", re.MULTILINE)
 
 @dataclass(frozen=True, repr=False)
 class Corpus:
-    """Documents with a name; equal `digest`s mean equal texts.
+    """Documents with a name. Two corpora with the same `digest` have the same texts.
 
-    Raises `DataError` without documents or for a repeated id.
+    Raises `DataError` if there are no documents, or if two have the same id.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Corpus:
 
     @classmethod
     def of(cls, texts: Iterable[str], name: str = "texts") -> Corpus:
-        """Create a corpus of texts, whose ids are their numbers.
+        """Create a corpus of texts, numbered to give them ids.
 
         >>> [document.id for document in Corpus.of(["a text", "another"]).documents]
         ['0', '1']
@@ -60,7 +60,7 @@ class Corpus:
             )
 
     def distinct(self) -> Corpus:
-        """Remove documents that equal an earlier one in text, task and answer.
+        """Remove documents with the same text, task and answer offset as an earlier one.
 
         >>> [document.id for document in Corpus.of(["a text", "another", "a text"]).distinct().documents]
         ['0', '1']
@@ -78,7 +78,7 @@ class Corpus:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of ids, texts, tasks and answer offsets, each preceded by its length."""
+        """SHA-256 of all ids, texts, tasks and answer offsets, each preceded by its length."""
         state = hashlib.sha256()
         for document in self.documents:
             for field in (document.id, document.text, document.task, str(document.answer_start)):
@@ -90,16 +90,16 @@ class Corpus:
 def read_corpus(path: str | Path, *, task: str = "text") -> Corpus:
     """Read the documents of a text file, a directory or a hub dataset.
 
-    A text file is one document, unless lines read `<|endoftext|>` or it has WikiText's title lines (` = Title = `). A
-    `.jsonl` file has one document per line, a `.parquet` file one per row. BabyLM's files are cut into chunks, and
-    their name, such as `childes`, is their task. Directories are read recursively in the order of their paths.
+    A text file is one document, unless it has lines that read `<|endoftext|>`, or WikiText's title lines (` = Title =
+    `). A `.jsonl` file has one document per line, a `.parquet` file one per row. A BabyLM file is cut into chunks, and
+    its name, such as `childes`, is their task. Directories are read recursively, in the order of paths.
 
     Args:
         path: A file, a directory, or a dataset name `hf:...`.
         task: Task of documents that have none.
 
     Returns:
-        The corpus. Ids are paths relative to `path`, with `#n` (`:line` in a `.jsonl`) if a file has several documents.
+        The corpus. Ids are paths relative to `path`, followed by `#n` (`:line` in a `.jsonl`) in files with several.
 
     Raises:
         DataError: If the path is missing, a file is empty, binary, truncated or unreadable, or a directory has no text
@@ -126,7 +126,7 @@ def list_text_files(root: Path) -> list[Path]:
         return HubText.parse(str(root)).files()
     kind = kind_of(root)
     if kind == "nothing":
-        raise DataError(f"{named(root)} does not exist. Pass --text a text file, or a directory of text files.")
+        raise DataError(f"{named(root)} does not exist. Set --text to a text file or a directory of text files.")
     if any("\udc80" <= character <= "\udcff" for character in str(root)):
         raise DataError(f"The name {_spelt(str(root))} must be valid UTF-8 to be recorded. Rename the file.")
     if kind != "folder":
@@ -142,7 +142,7 @@ def list_text_files(root: Path) -> list[Path]:
 
 
 def find_babylm_domain(name: str) -> str | None:
-    """Return the subcorpus of a BabyLM file by its name; `None` for other files.
+    """Return the subcorpus in the name of a BabyLM file, or `None` for other files.
 
     >>> [find_babylm_domain(name) for name in ("childes.train", "bnc_spoken.dev.txt.gz", "notes.txt")]
     ['childes', 'bnc_spoken', None]
@@ -152,7 +152,7 @@ def find_babylm_domain(name: str) -> str | None:
 
 
 def find_babylm_split(name: str) -> str | None:
-    """Return the suffix of a BabyLM file (one of `BABYLM`); `None` for other files.
+    """Return the suffix of a BabyLM file (one of `BABYLM`), or `None` for other files.
 
     >>> find_babylm_split("childes.train"), find_babylm_split("bnc_spoken.dev.txt.gz"), find_babylm_split("notes.txt")
     ('.train', '.dev', None)

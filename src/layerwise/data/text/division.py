@@ -1,7 +1,7 @@
 """Division of documents into training, validation and test splits.
 
-Documents are divided, not windows; those with the same text stay together. If a share of the training text is held out,
-documents with more than a twentieth of it are first cut into chunks.
+Documents with the same text are in the same split. If a share of the training text is held out, documents with more
+than a twentieth of it are first cut into chunks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHARES = (0.8, 0.1, 0.1)
 """Shares of training, validation and test documents."""
 
 LARGE = 0.05
-"""Documents with a larger share of the text are cut into chunks: half of the held-out share."""
+"""Documents with more than this fraction of the text, half of the held-out fraction, are cut into chunks."""
 
 _SHARED = ""
 
@@ -28,7 +28,7 @@ Documents = tuple[Document, ...]
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Documents of a text by split (`SPLITS`), disjoint; `notes` report what was removed for that."""
+    """Disjoint documents of a text by split (`SPLITS`). `notes` report which documents were removed or divided."""
 
     name: str
     parts: dict[str, Documents] = field(repr=False)
@@ -38,20 +38,23 @@ class Division:
 def divide_documents(
     corpus: Corpus, validation: Corpus | None = None, test: Corpus | None = None, *, seed: int = 0
 ) -> Division:
-    """Divide a corpus into training, validation and test documents; held-out parts are given or drawn from `seed`.
+    """Divide a corpus into training, validation and test documents.
 
-    Validation and test documents are removed from training, and test documents from validation. Raises `DataError` for
-    fewer distinct documents than splits, and for an empty split.
+    Validation and test documents are given, or drawn from the corpus with `seed`. They are removed from the training
+    documents, and test documents from the validation documents. Raises `DataError` if there are fewer distinct
+    documents than splits, or if a split is empty.
     """
     notes: list[str] = []
     if validation is not None and test is not None:
         validation = _without(
-            validation, test, "of the validation text are in the test text too, and only reported", notes
+            validation, test, "of the validation text are also in the test text, and only used for testing", notes
         )
     train = corpus
     for held_out in (validation, test):
         if held_out is not None:
-            train = _without(train, held_out, "of the training text are held out, and not trained on", notes)
+            train = _without(
+                train, held_out, "of the training text are also in the held-out text, and not used for training", notes
+            )
     parts = dict(zip(SPLITS, _parts(train, validation, test, seed, notes), strict=True))
     return Division(corpus.name, parts, tuple(notes))
 
@@ -64,7 +67,7 @@ def _parts(
         case [Corpus() as validation, Corpus() as test]:
             return train.documents, _separate(validation.documents), _separate(test.documents)
         case [Corpus() as validation, _]:
-            notes.append(f"one half of {validation.name} is used for validation, the other half is reported")
+            notes.append(f"one half of {validation.name} is used for validation, the other half for testing")
             first, second = divide_corpus(validation, (0.5, 0.5), seed)
             return train.documents, _separate(first), _separate(second)
         case [_, Corpus() as test]:
@@ -84,10 +87,10 @@ def split_documents(corpus: Corpus) -> Corpus:
 
 
 def divide_corpus(corpus: Corpus, shares: Sequence[float], seed: int) -> list[Documents]:
-    """Divide documents by `shares`, drawn from `seed` and stratified by task; equal texts stay together.
+    """Divide documents into one part per share, drawn from `seed` and stratified by task. Equal texts stay together.
 
-    A text with fewer chunks than parts goes to the first part if enough others remain. Raises `DataError` for fewer
-    distinct documents than parts.
+    If a text has fewer chunks than there are parts, they go to the first part, provided that enough others remain.
+    Raises `DataError` if there are fewer distinct documents than parts.
     """
     same: dict[str, list[Document]] = defaultdict(list)
     for document in corpus.documents:

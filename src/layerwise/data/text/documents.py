@@ -1,8 +1,7 @@
-"""Documents, the unit of text that is scored and resampled.
+"""Documents are the units of text that are scored and resampled.
 
-Plain text is scored everywhere, a question with an answer only from the answer on. Long texts are cut into chunks of
-about 2,000 words that end before a heading, at an empty line or at a line end: at the first kind that occurs often
-enough.
+Plain text is scored entirely; of a question with an answer, only the answer is scored. Long texts are cut into chunks
+of about 2,000 words. Chunks end before headings, or at empty lines if there are too few headings, or else at line ends.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from random import Random
 from layerwise.errors import DataError
 
 WORDS = 2_000
-"""Minimum words of a chunk of a long text."""
+"""Minimum number of words in a chunk of a long text."""
 
 MIN_WORDS = 20
-"""Minimum words of a chunk of any text."""
+"""Minimum number of words in a chunk of any text."""
 
 MIN_CHUNKS = 50
-"""Minimum number of chunks of a text with enough words, so that a tenth of them is several."""
+"""A text with enough words is cut into at least this many chunks, so that a tenth of them is several."""
 
 _HEADING = re.compile(r"^(?:(?:= ?)+[^=\s][^\n]*=|\*{3}[^*\n]+\*{3})[ \t]*$", re.MULTILINE)
 _EMPTY_LINE = re.compile(r"(?<=\n)(?:[^\S\n]*\n)+")
@@ -31,10 +30,10 @@ _LINE_END = re.compile(r"\n")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text with a unique `id`; results are averaged by `task`.
+    """One text with a unique `id`. Results are averaged over documents with the same `task`.
 
-    `answer_start` is a character offset: tokens that end after it are scored, those before it are context. `None`
-    scores every token but the first. `part_of` is the id of the text that this is a chunk of. Raises `DataError` for
+    If `answer_start`, a character offset, is set, tokens that end after it are scored and those before it are context.
+    Otherwise, every token but the first is scored. A chunk has the id of its text in `part_of`. Raises `DataError` for
     invalid Unicode, and for an answer that is empty or has no prompt.
 
     >>> Document("sum-1", "2 + 2 = 4", task="arithmetic", answer_start=8).answer
@@ -71,9 +70,9 @@ class Document:
 
 
 def format_excerpt(document: Document, characters: int, draw: Random) -> Document:
-    """Draw an excerpt of at most `characters` of a plain text, starting at a line if one is near.
+    """Draw an excerpt of at most `characters` characters, which starts at the beginning of a line if one is near.
 
-    Short texts and those with an answer are returned unchanged.
+    Short documents and documents with an answer are returned unchanged.
     """
     if document.answer_start is not None or len(document.text) <= characters:
         return document
@@ -85,7 +84,7 @@ def format_excerpt(document: Document, characters: int, draw: Random) -> Documen
 
 
 def split_chunks(document: Document) -> tuple[Document, ...]:
-    """Cut a document into chunks that join to its text; short documents and those with an answer are not cut."""
+    """Cut a document into chunks. Short documents and documents with an answer are not cut."""
     if document.answer_start is not None:
         return (document,)
     total = len(document.text.split())

@@ -1,7 +1,7 @@
-"""Documents as token ids by sentence, and as segments for masked language models.
+"""Encode documents as token ids, sentence by sentence, for masked language models.
 
-Empty lines separate paragraphs, and so do line ends unless the text is hard-wrapped; `[PAR]` ends every paragraph. A
-period, question or exclamation mark before whitespace and a capital or digit ends a sentence, except after an
+Empty lines separate paragraphs. So do line ends, unless the text is hard-wrapped. `[PAR]` ends every paragraph. A
+period, question mark or exclamation mark ends a sentence if whitespace and a capital or digit follow, except after an
 abbreviation.
 """
 
@@ -23,7 +23,7 @@ from layerwise.data.text.vocabulary import PARAGRAPH, TAB
 from layerwise.errors import DataError
 
 BATCH = 2**20
-"""Characters per encoding batch."""
+"""Number of characters that are tokenized at a time."""
 
 Sentences = list[list[int]]
 
@@ -41,7 +41,7 @@ _EVEN = 0.75
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """Documents as token ids: rows with `name`, `ids`, and the lengths of the `split_sentences` in tokens.
+    """Encoded documents: rows with `name`, token `ids`, and `sentences`, the lengths of the sentences in tokens.
 
     `skipped` names documents without text.
     """
@@ -71,10 +71,11 @@ def encode_rows(
     *,
     size: int = BATCH,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `Encoded`, about `size` characters at a time; special tokens in a text are encoded as text.
+    """Yield the rows of `Encoded`, tokenizing about `size` characters at a time.
 
-    Chunks of one text become one row. Documents without a token are added to `skipped`; `progress` receives the
-    completed share. Raises `DataError` if no document has a token.
+    Special tokens in a text are encoded as plain text. Chunks of one text become one row. Documents without a token are
+    added to `skipped`, and `progress` is called with the completed fraction. Raises `DataError` if no document has a
+    token.
     """
     dtype = np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.int32)
     encoded = chain.from_iterable(_encode(tokenizer, batch) for batch in _batches(documents, progress, size))
@@ -154,7 +155,7 @@ def _encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -
 
 
 def split_paragraphs(text: str) -> list[str]:
-    r"""Split a text into nonempty paragraphs, each on one line; leading tabs are kept.
+    r"""Split a text into nonempty paragraphs, each on one line, keeping leading tabs.
 
     >>> split_paragraphs("A line\nand its end.\n\nAnother."), split_paragraphs("One a line.\nTwo.")
     (['A line and its end.', 'Another.'], ['One a line.', 'Two.'])

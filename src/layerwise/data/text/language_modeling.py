@@ -1,9 +1,9 @@
 """Training, validation and test splits of texts for language models, optionally packed.
 
-Packing fills rows of equal length, so that almost no padding is computed: best fit, longest first (Ding et al. 2024,
-"Fewer Truncations Improve Language Modeling"). Windows of the emptiest rows are split to fill others up to `FILL`,
-except those with an answer. Positions begin at 0 in each text, which keeps attention inside it, and its first token is
-not predicted.
+Packing fills rows of equal length with several windows, so that there is almost no padding. Each window, the longest
+first, goes to the row with the best fit (Ding et al. 2024, "Fewer Truncations Improve Language Modeling"). Windows of
+the emptiest rows, except those with an answer, are split to fill others up to `FILL`. Positions begin at 0 in each
+text, which keeps attention inside it, and the first token of a text is not predicted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from layerwise.data.text.tokens import Objective, Window, cut_windows, mask_wind
 from layerwise.errors import DataError
 
 FILL = 0.98
-"""Target share of positions that are not padding."""
+"""Target fraction of positions that are not padding."""
 
 _MIN_TOKENS = 8
 
@@ -36,7 +36,7 @@ Row = list[Window]
 
 
 class PackedWindows(Examples):
-    """Rows of windows with their ids as labels, which `...ForCausalLM` models shift themselves."""
+    """Rows of windows. Labels are the scored ids, which `...ForCausalLM` models shift themselves."""
 
     def __init__(self, rows: Sequence[Sequence[Window]]) -> None:
         self.rows = tuple(map(tuple, rows))
@@ -58,8 +58,8 @@ class PackedWindows(Examples):
 def pack_windows(windows: Sequence[Window], length: int, seed: int = 0, start: int | None = None) -> PackedWindows:
     """Pack windows into rows of at most `length` tokens.
 
-    `start` is the start token of all windows, if any; split windows begin with it too. Windows of equal length are
-    packed in an order drawn from `seed`.
+    `start` is the start token of all windows, if there is one; when a window is split, it is repeated. Windows of equal
+    length are packed in an order drawn from `seed`.
 
     >>> rows = pack_windows([Window(f"d{n}", "text", 0, (1,) * n, 1, n) for n in (6, 5, 3, 2)], 8).rows
     >>> [[len(window.ids) for window in row] for row in rows]
@@ -142,7 +142,7 @@ def _split(window: Window, size: int, start: int | None) -> tuple[Window | None,
 
 
 class TokenWindows(Examples):
-    """Token windows with their scored ids as labels, which `...ForCausalLM` models shift themselves."""
+    """Token windows. Labels are the scored ids, which `...ForCausalLM` models shift themselves."""
 
     def __init__(self, windows: Sequence[Window]) -> None:
         self.windows = tuple(windows)
@@ -156,9 +156,9 @@ class TokenWindows(Examples):
 
 
 class MaskedWindows(Examples):
-    """Masked token windows: `mask` replaces the masked tokens, which are the labels.
+    """Token windows in which `mask` replaces the masked tokens, which are the labels.
 
-    With `redrawn` torch's generator draws new masks on every access.
+    If `redrawn`, torch's generator draws new masks on every access.
     """
 
     def __init__(self, windows: Sequence[Window], mask: int, *, redrawn: bool) -> None:
@@ -185,9 +185,9 @@ def build_text_splits(
     positions: int | None = None,
     objective: Objective = "next_token",
 ) -> Splits:
-    """Cut a divided text into windows of `length` tokens, joining the chunks of each document.
+    """Join the chunks of each document, and cut the documents of each split into windows of at most `length` tokens.
 
-    Raises `DataError` for a masked-token objective, and as `layerwise.data.text.tokens.cut_windows`.
+    Raises `DataError` for a masked-token objective, and the errors of `layerwise.data.text.tokens.cut_windows`.
     """
     if objective != "next_token":
         raise DataError(
@@ -204,9 +204,10 @@ def build_masked_splits(
     positions: int | None = None,
     seed: int = 0,
 ) -> Splits:
-    """Cut a divided text into masked windows; training masks are redrawn on every access, others drawn from `seed`.
+    """Cut the documents of each split into masked windows.
 
-    Raises `DataError` for a tokenizer without a mask token, and as `layerwise.data.text.tokens.cut_windows`.
+    Training masks are redrawn on every access; the others are drawn once from `seed`. Raises `DataError` if the
+    tokenizer has no mask token, and the errors of `layerwise.data.text.tokens.cut_windows`.
     """
     mask = find_mask_id(tokenizer)
     return _cut(
@@ -242,19 +243,23 @@ def _cut(
 
 
 def pack_training_windows(splits: Splits, length: int, *, seed: int, start: int | None) -> Splits:
-    """Pack the training windows into rows of `length` tokens, which changes the digest.
+    """Pack the training windows into rows of at most `length` tokens, which changes the digest.
 
-    `start` is the start token of all windows, if any. Raises `DataError` for examples that are not `TokenWindows`.
+    `start` is the start token of all windows, if there is one. Raises `DataError` if the examples are not
+    `TokenWindows`.
     """
     if not isinstance(splits.train, TokenWindows):
-        raise DataError("--pack requires text for models that predict the next token. Omit it.")
+        raise DataError("--pack requires a model that predicts the next token. Omit --pack.")
     rows = pack_windows(splits.train.windows, length, seed, start)
     state = digest([("train", f"packed {length} {seed}", splits.digest.encode())])
     return replace(splits, train=rows, digest=state)
 
 
 def keep_full_windows(texts: TokenWindows, length: int) -> TokenWindows:
-    """Keep the windows of exactly `length` tokens, so all steps read equally many. Raises `DataError` without any."""
+    """Keep the windows of exactly `length` tokens, so that all steps read equally many.
+
+    Raises `DataError` if there are none.
+    """
     full = [window for window in texts.windows if len(window.ids) == length]
     if not full:
         longest = max((len(window.ids) for window in texts.windows), default=0)

@@ -1,4 +1,4 @@
-"""Segments of single documents for masked language models."""
+"""Segments for masked language models. A segment has tokens of one document only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AROUND = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segments:
-    """Segments of `text`: rows with token `ids` and the number of the `document`.
+    """Segments of `text`. Each row has the token `ids` of a segment and the number of its `document`.
 
     `length` is the maximum length, including `[CLS]` and `[SEP]`.
     """
@@ -41,13 +41,13 @@ class Segments:
         return np.asarray(self.rows.data.column("document").to_numpy())
 
     def ids(self, numbers: Sequence[int]) -> list[NDArray[Any]]:
-        """Return the token ids of segments, each of shape (at most length - 2,)."""
+        """Return the token ids of the segments with these numbers, each of shape (at most length - 2,)."""
         return [row.values.to_numpy() for row in self.rows[numbers]["ids"]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PretrainingText:
-    """A text as disjoint splits `train`, `validation` and `test`; `digest` covers all documents and their split."""
+    """A text divided into disjoint splits. `digest` covers all documents and their splits."""
 
     name: str
     digest: str
@@ -65,10 +65,10 @@ def hash_parts(parts: Mapping[str, Sequence[Document]]) -> str:
 
 
 def cut_segments(text: Encoded, length: int) -> Segments:
-    """Cut documents into segments of `length` tokens, or open those in the token cache.
+    """Cut documents into segments of at most `length` tokens, or read them from the token cache.
 
-    Sentences fill a segment as in LTG-BERT: one that overflows is truncated there and begins the next segment. A
-    sentence longer than a segment continues in the next one. Raises `DataError` for a length below 3.
+    As in LTG-BERT, a sentence that does not fit is truncated at the end of a segment and repeated at the start of the
+    next. A sentence longer than a segment continues in the next one instead. Raises `DataError` for a length below 3.
     """
     size = length - AROUND
     if size < 1:

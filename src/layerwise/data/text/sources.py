@@ -1,12 +1,10 @@
-"""Corpora: documents from text files, directories, JSON lines, Parquet files, and datasets of the Hugging Face hub.
+"""Read documents from JSON lines, Parquet files, and datasets of the Hugging Face hub.
 
-    hf:NAME                          the train split of a hub dataset, or of a directory in a format of `datasets`
-    hf:NAME:CONFIGURATION            one configuration
-    hf:NAME:CONFIGURATION:SPLIT      another split; hf:NAME::SPLIT without a configuration
-    hf:NAME:CONFIGURATION:SPLIT[:N]  its first N documents
-    hf:NAME@REVISION...              at a commit
-
-See `docs/guides/large_texts.md` for text files.
+hf:NAME                          the train split of a hub dataset, or of a directory in a format of `datasets`
+hf:NAME:CONFIGURATION            one configuration
+hf:NAME:CONFIGURATION:SPLIT      another split; hf:NAME::SPLIT without a configuration
+hf:NAME:CONFIGURATION:SPLIT[:N]  its first N documents
+hf:NAME@REVISION...              at a commit
 """
 
 from __future__ import annotations
@@ -38,9 +36,10 @@ _SPELLING = re.compile(
 
 
 def read_row_documents(file: Path, name: str, task: str) -> Iterator[Document]:
-    """Stream the documents of a file of rows with a `text`, and optionally an `id`, a `task` and an `answer_start`.
+    """Yield the documents of a file whose rows have a `text`, and optionally an `id`, a `task` and an `answer_start`.
 
-    Missing ids end in the line or row number. Raises `DataError` for a malformed row and a file without rows.
+    If a row has no id, its id ends in the line or row number. Raises `DataError` for a malformed row, or if there are
+    no rows.
     """
     rows = read_parquet_rows(file, FIELDS) if file.suffix == PARQUET else read_json_rows(file)
     for row in rows:
@@ -74,7 +73,7 @@ class HubText:
 
     @classmethod
     def parse(cls, text: str) -> HubText:
-        """Parse a dataset name `hf:...` as in the module docstring. Raises `DataError` for another form."""
+        """Parse a dataset name `hf:...`, written as in the module docstring. Raises `DataError` if it is malformed."""
         match = _SPELLING.fullmatch(text)
         if match is None:
             raise DataError(
@@ -109,7 +108,7 @@ class HubText:
             ) from error
 
     def version(self) -> str | None:
-        """Return the current commit; `None` for a directory."""
+        """Return the current commit, or `None` for a directory."""
         if Path(self.name).is_dir():
             return None
         try:

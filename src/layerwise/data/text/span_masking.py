@@ -1,8 +1,8 @@
 """Span masking of segments (Joshi et al. 2020, "SpanBERT", section 3.1).
 
-Spans of geometric length, 1 to 10 tokens, are drawn until 15% of the tokens are masked. Of ten spans, eight become
-`[MASK]`, one becomes random tokens, and one stays unchanged. Draws depend only on (seed, index, number), so resumed
-runs match.
+Spans of 1 to 10 tokens, with a geometric length, are drawn until 15% of the tokens are masked. 80% of the spans become
+`[MASK]`, 10% become random tokens, and 10% stay unchanged. The draws depend only on the seed and the index of the
+example, so resumed runs match.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ALGORITHM = "spans of SpanBERT, drawn by Philox"
 MAX_SPAN = 10
 
 _SHOWN_AS_MASK, _SHOWN_AS_RANDOM = 0.8, 0.9
-"""Thresholds of a span's uniform number for `[MASK]` and random tokens; above both it stays unchanged."""
+"""A span whose uniform number is below the first becomes `[MASK]`, and below the second, random tokens."""
 
 _SHORTENED = 0.1
 
@@ -49,9 +49,9 @@ TRAINING, HELD_OUT = 0, 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpanMasking:
-    """Masking of a `share` of the ordinary tokens with `mask` or with random ids of `ordinary` (ids,).
+    """Masks a `share` of the ordinary (not special) tokens, with `mask` or with random ids of `ordinary` (ids,).
 
-    A span continues with probability 1 - `stop`.
+    A span continues with probability 1 - `stop`, up to `longest` tokens.
     """
 
     mask: int
@@ -71,7 +71,7 @@ class SpanMasking:
     def of(cls, tokenizer: PreTrainedTokenizerBase, share: float = 0.15, stop: float = 1 / 3) -> SpanMasking:
         """Build the masking for a tokenizer.
 
-        Raises `DataError` for a tokenizer without a mask token, a share outside (0, 1), and a stop outside (0, 1].
+        Raises `DataError` if the tokenizer has no mask token, the share is not in (0, 1), or the stop is not in (0, 1].
         """
         if not 0 < share < 1:
             raise DataError(f"The masked share must be between 0 and 1, got {share}.")
@@ -85,10 +85,11 @@ class SpanMasking:
         return 1 + 2 * width + 2 * self._max_masked(width)
 
     def draw(self, ids: Ids, lengths: Ids, random: Uniforms) -> tuple[Ids, Ids]:
-        """Draw masked inputs and targets, both of the shape (rows, seq) of `ids`; other targets are `IGNORED`.
+        """Draw masked inputs and targets, both of the shape (rows, seq) of `ids`.
 
-        Only the first `lengths` (rows,) tokens are text. Of n ordinary ones `share * n` are masked, randomly rounded
-        without bias, at least one. `random` (rows, `numbers(seq)`) has uniform numbers in [0, 1).
+        Only the first `lengths[r]` tokens of row r are text. Of its n ordinary tokens, `share * n` are masked, rounded
+        up or down at random without bias, but at least one. The targets of the others are `IGNORED`. `random` (rows,
+        `numbers(seq)`) contains uniform numbers in [0, 1).
         """
         width, max_masked = ids.shape[1], self._max_masked(ids.shape[1])
         rounding, stops, ranks, coins, choices = np.split(random, np.cumsum([1, width, width, max_masked]), axis=1)
@@ -138,10 +139,10 @@ def _numbered(ranks: Ids) -> Ids:
 
 
 def draw_uniforms(key: tuple[int, ...], indices: Sequence[int], count: int) -> Uniforms:
-    """Draw uniform numbers in [0, 1) of shape (indices, count); row r depends only on (key, indices[r], count).
+    """Draw uniform numbers in [0, 1) of shape (indices, count). Row r depends only on (key, indices[r], count).
 
-    They are the stream of Philox 4x64 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), a counter
-    that can start anywhere. Consecutive indices are drawn together.
+    They come from Philox 4x64 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), a counter-based
+    generator that can start at any index. Consecutive indices are drawn together.
 
     >>> one, two = draw_uniforms((7,), [3, 4], 5)
     >>> bool((draw_uniforms((7,), [4], 5)[0] == two).all())
@@ -161,7 +162,7 @@ def draw_uniforms(key: tuple[int, ...], indices: Sequence[int], count: int) -> U
 
 
 class Draw(NamedTuple):
-    """One training example: a segment of some length, and the index (step, slot) that determines its masks."""
+    """One training example: the length and number of its segment, and the step and slot that determine its masks."""
 
     length: int
     segment: int
@@ -170,7 +171,7 @@ class Draw(NamedTuple):
 
 
 class MaskedSegments(Dataset[Example]):
-    """Masked training examples by `Draw`; one in ten segments is truncated to a random length."""
+    """Masked training examples, indexed by `Draw`. One in ten segments is truncated to a random length."""
 
     def __init__(
         self, segments: Sequence[Segments], masking: SpanMasking, tokenizer: PreTrainedTokenizerBase, seed: int
@@ -197,9 +198,9 @@ class MaskedSegments(Dataset[Example]):
 
 
 class FixedMasks(Examples):
-    """Held-out examples with fixed masks; at most `limit` segments, spread over the text.
+    """Held-out examples with fixed masks, from at most `limit` segments spread over the text.
 
-    `owners` (examples,) is the document of each.
+    `owners` (examples,) has the number of each example's document.
     """
 
     def __init__(
@@ -229,7 +230,7 @@ class FixedMasks(Examples):
 def make_padding_collator(pad: int) -> Callable[[Sequence[Example]], Example]:
     """Return a `data_collator` that pads `input_ids`, `attention_mask` and `labels` (batch, seq) on the right.
 
-    Lengths are rounded up to 8 tokens, since fewer shapes compile faster.
+    Lengths are rounded up to a multiple of 8 tokens, since fewer shapes compile faster.
     """
     return partial(pad_rows, pad_id=pad, multiple=8)
 

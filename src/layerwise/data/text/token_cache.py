@@ -43,7 +43,7 @@ _RECORD, _TOKENIZER = "text.json", "tokenizer"
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """A text read by `read` from `files` with `settings`; without `files` it is read at every start."""
+    """A text to encode. `read` reads it from `files` with `settings`. If `files` is None, it is read at every start."""
 
     read: Callable[[], Division]
     settings: Mapping[str, object]
@@ -59,7 +59,7 @@ class TokenizedText:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """A WordPiece vocabulary learned from the training documents, of `size` pieces or a size chosen from the text."""
+    """A WordPiece vocabulary to learn from the training documents. If `size` is None, it depends on the text."""
 
     size: int | None
 
@@ -75,9 +75,9 @@ def open_text(
 
     Args:
         source: The text.
-        tokenizer: A tokenizer, or the vocabulary of one to learn from the text.
+        tokenizer: A tokenizer, or the size of a vocabulary to learn from the text.
         log: Called with messages.
-        progress: Called with a label and the completed share.
+        progress: Called with a label and the completed fraction.
 
     Raises:
         DataError: If the cache cannot be written.

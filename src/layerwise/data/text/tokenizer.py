@@ -1,7 +1,7 @@
-"""Tokenizers from the hub, a directory, or a llama2.c file.
+"""Load tokenizers from the hub, a directory, or a llama2.c file.
 
-llama2.c stores its tokenizer in one binary file (`tok512.bin`) of pieces with scores. Merging the neighboring pair with
-the best score first is byte-pair encoding, so the file is loaded into the `tokenizers` library.
+llama2.c stores its tokenizer in one binary file (`tok512.bin`) of pieces with scores, and merges the neighboring pair
+with the best score first. This is byte-pair encoding, so the file is loaded into the `tokenizers` library.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Token windows of documents: the model's inputs, and which of their tokens are scored.
+"""Cut documents into token windows, the inputs of the model, and select the tokens that are scored.
 
 A document is tokenized once and cut into windows that do not overlap. Every window begins with the start token if the
 tokenizer has one, so every token is predicted exactly once. Answers are never truncated.
@@ -24,15 +24,15 @@ MASKED_SHARE = 0.15
 """Share of masked tokens, as in BERT (Devlin et al. 2018, section 3.1)."""
 
 CHARACTERS_PER_TOKEN = 16
-"""Generous estimate that bounds how much of a long text is tokenized if tokens are limited."""
+"""Generous estimate, which limits how much of a long text is tokenized if the number of tokens is limited."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Tokens of one document that the model reads together, special tokens included.
+    """Tokens of one document that the model reads together, including special tokens.
 
-    Positions `scored_from <= t < scored_until` are scored, or only those in `masked` for a masked language model.
-    `index` counts the windows of a document from 0.
+    The tokens at positions `scored_from <= t < scored_until` are scored. For a masked language model, only those in
+    `masked` are. `index` counts the windows of a document from 0.
     """
 
     document: str
@@ -93,15 +93,15 @@ def cut_windows(
         corpus: The documents.
         tokenizer: Tokenizer of the model.
         length: Maximum tokens of a window.
-        limit_tokens: Maximum scored tokens in total; windows are drawn from all documents in turn.
+        limit_tokens: Maximum number of scored tokens in total. If set, windows are drawn from all documents in turn.
         seed: Seed of the drawn windows and masks.
-        objective: For `masked_token` each window has the tokenizer's special tokens, and its text is masked with
-            probability `MASKED_SHARE` (at least one token).
+        objective: For `masked_token`, each window includes the tokenizer's special tokens, and each token of its text
+            is masked with probability `MASKED_SHARE` (at least one per window).
         positions: Maximum input length of the model.
 
     Raises:
         DataError: If `length` exceeds `positions` or is too short, a text has fewer than 2 tokens, a document with an
-            answer does not fit a window, or the limit is below one window.
+            answer does not fit into a window, or `limit_tokens` is smaller than a window.
     """
     cutter = _Cutter.of(tokenizer, length, objective, seed)
     if positions is not None and length > positions:
@@ -136,7 +136,7 @@ class _Cutter:
         smallest = max(2, len(before) + len(after) + 1)
         if length < smallest:
             raise DataError(
-                f"--max-length must be at least {smallest}, one scored token and its special tokens, got {length}."
+                f"--max-length must be at least {smallest} (one scored token and its special tokens), got {length}."
             )
         return cls(tokenizer, length, before, after, seed if objective == "masked_token" else None, {})
 
@@ -194,10 +194,10 @@ def find_special_ids(
 def encode_pairs(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[tuple[str, int]], *, wrapped: bool = False
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Encode pairs (text, start) to token ids, and the positions of tokens that reach past the start character.
+    """Tokenize pairs (text, start). Returns token ids, and the positions of tokens that end after character `start`.
 
-    If `wrapped`, special tokens are added; they do not count among the positions. Tokenizers without offsets encode the
-    parts before and after the start separately, without special tokens.
+    If `wrapped`, special tokens are added, but their positions are not returned. Tokenizers without offsets encode the
+    text before and after `start` separately, without special tokens.
     """
     if any(start for _, start in texts) and not tokenizer.is_fast:
         parts = [

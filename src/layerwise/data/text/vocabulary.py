@@ -1,8 +1,9 @@
-"""Tokenizers learned from the training text: WordPiece for masked models, byte pairs for decoders.
+"""Train tokenizers on the training text: WordPiece for masked language models, byte-pair encoding for decoders.
 
-WordPiece: a space belongs to the following word, and each word is encoded greedily with the longest pieces. The default
-vocabulary is the largest in which 95% of the learned pieces occur about 100 times. Byte pairs: `<|endoftext|>` (token
-0) begins each window and ends a document; `<|pad|>` (token 1) is padding. Both contain all 256 bytes.
+WordPiece: a space belongs to the following word, and each word is encoded greedily with the longest pieces. By default,
+the vocabulary is the largest in which 95% of the learned pieces occur at least 100 times. Byte-pair encoding:
+`<|endoftext|>` (token 0) begins each window and ends a document, and `<|pad|>` (token 1) is padding. Both vocabularies
+contain all 256 bytes.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ UNKNOWN, START, END, PADDING, MASK, PARAGRAPH, TAB = SPECIALS = (
 END_OF_TEXT, FILLING = PAIR_SPECIALS = ("<|endoftext|>", "<|pad|>")
 
 NEEDED: Mapping[str, str] = {"cls_token": START, "sep_token": END, "pad_token": PADDING, "mask_token": MASK}
-"""Special tokens required for pretraining, by transformers' name, with their usual text."""
+"""Special tokens that pretraining requires: the name in transformers, and the usual text."""
 
 MAX_VOCABULARY = 16_384
-"""Maximum default vocabulary, reached at about 100 million words."""
+"""Maximum size of the default vocabulary, reached at about 100 million words."""
 
 _STEP = 512
 _MIN_OCCURRENCES = 100
@@ -53,10 +54,10 @@ def train_wordpiece(texts: Iterable[str], *, vocabulary: int | None = None) -> P
 
     Args:
         texts: Training texts.
-        vocabulary: Number of pieces (default: `choose_vocabulary_size`).
+        vocabulary: Number of pieces (default: chosen by `choose_vocabulary_size`).
 
     Raises:
-        DataError: If no text has a word, or the vocabulary is smaller than the special tokens and bytes.
+        DataError: If no text has a word, or `vocabulary` is too small for the special tokens and bytes.
     """
     words = _count_words(texts)
     if not words:
@@ -70,7 +71,7 @@ def train_wordpiece(texts: Iterable[str], *, vocabulary: int | None = None) -> P
 def train_bytepair(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
     """Train a byte-pair tokenizer of at most `vocabulary` tokens deterministically.
 
-    Raises `DataError` for empty texts, and for a vocabulary smaller than the special tokens and bytes.
+    Raises `DataError` if all texts are empty, or if `vocabulary` is too small for the special tokens and bytes.
     """
     _check_size(vocabulary, PAIR_SPECIALS)
     core = Tokenizer(models.BPE())
@@ -100,9 +101,9 @@ def train_bytepair(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizer
 
 
 def choose_vocabulary_size(pieces: list[str], words: Mapping[str, int]) -> int:
-    """Return the largest multiple of 512 (from 1,024) for which 95% of the learned pieces occur 100 times.
+    """Return the largest multiple of 512 (from 1,024) at which 95% of the learned pieces occur at least 100 times.
 
-    `pieces` are in the order learned, `words` are word counts.
+    `pieces` are in the order in which they were learned. `words` maps each word to its count.
     """
     sizes = list(range(_SMALLEST, len(pieces) + 1, _STEP))
     low, high = 0, len(sizes)

@@ -18,7 +18,7 @@ from layerwise.data.vision.preprocessing import Augmentation, ImageExamples, Pre
 SIDE = 8
 CLASSES = tuple("0123456789")
 DARKEST = 16
-"""Maximum ink of a pixel; 0 is paper."""
+"""Value of a pixel full of ink; 0 is blank paper."""
 
 # With mean and deviation 0.5, (x / 16 - mean) / std is x / 8 - 1.
 PREPROCESSING = Preprocessing(SIDE, SIDE, channels=1, mean=(0.5,), std=(0.5,))
@@ -39,12 +39,12 @@ def digits(
 
     Args:
         augmentation: Augmentation of training examples.
-        preprocessing: Size and channels of a model for other images.
+        preprocessing: Preprocessing of a model that requires another size or number of channels.
         limit: Maximum images per split, balanced over classes.
         seed: Seed of the limit.
 
     Raises:
-        DataError: If the limit is less than one image per class.
+        DataError: If `limit` is less than one image per class.
     """
     from sklearn.datasets import load_digits
 

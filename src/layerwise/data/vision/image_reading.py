@@ -1,7 +1,7 @@
-"""Reading of image sets: digests, pixels and damaged files.
+"""Read image sets: their digests and pixels, and which files are damaged.
 
-Every image is decoded once, in threads. The table of `Dataset.map` is kept in the cache (`layerwise.data.cache_folder`)
-and memory-mapped, so nothing is read again unless the set or its preprocessing changes. If the cache is not writable,
+Every image is decoded once, in threads. The results are kept in the cache (`layerwise.data.cache_folder`) as a
+memory-mapped table, so nothing is read again unless the set or its preprocessing changes. If the cache is not writable,
 the table is kept in memory.
 """
 
@@ -33,9 +33,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadImages:
-    """Result of reading images: SHA-256 `digests` and `faults` by name.
+    """SHA-256 `digests` of images and `faults` of damaged images, by name.
 
-    `pixels` is a column of bytes, or None if not kept; `rows` maps names to rows.
+    `pixels` is a column of bytes, or None if pixels are not kept. `rows` maps each name to its row in that column.
     """
 
     digests: Mapping[str, bytes]

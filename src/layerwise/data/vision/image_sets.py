@@ -30,11 +30,11 @@ _WITHHELD = -1
 
 
 def list_images(where: str | Path) -> ImageSet:
-    """List the labeled images of a directory (named by path) or of a dataset (named by split and row).
+    """List the labeled images of a directory or of a dataset. Images are named by path, or by split and row.
 
     `where` is a directory of class directories, a directory with a dataset (saved or as Parquet files), or a hub
-    dataset. Raises `DataError` for a missing path, a file, and a dataset that cannot be loaded or has no train split or
-    no unique image and label column.
+    dataset. Raises `DataError` if the path is missing or a file, or if a dataset cannot be loaded or has no train
+    split, or not exactly one image and one label column.
     """
     path = Path(where).expanduser()
     if path.is_file():
@@ -48,7 +48,7 @@ def list_images(where: str | Path) -> ImageSet:
         return _build_set(name, path, partial(_load_folder, path), root=path.absolute())
     if isinstance(where, Path) or not re.fullmatch(r"(hf:)?[\w.-]*\w(/[\w.-]+)?(:\w+)?", where):
         raise DataError(
-            f"{path} does not exist. Pass --images a directory with one subdirectory per class, a hub dataset, or "
+            f"{path} does not exist. Set --images to a directory with one subdirectory per class, a hub dataset, or "
             "digits."
         )
     name, _, column = where.removeprefix("hf:").partition(":")
@@ -135,7 +135,7 @@ def _load(load: Callable[[], Any], where: str | Path) -> Any:
     except Exception as error:  # hub, network, disk and formats raise different errors
         reason = str(error).split("\n")[0] or type(error).__name__
         raise DataError(
-            f"{str(where)!r} is neither a readable directory nor a hub dataset: {reason}. Pass --images a directory "
+            f"{str(where)!r} is neither a readable directory nor a hub dataset: {reason}. Set --images to a directory "
             "with one subdirectory per class, the name of a dataset, or digits."
         ) from error
 

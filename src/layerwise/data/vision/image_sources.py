@@ -22,7 +22,7 @@ FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 """Formats that Pillow may read; some of its other formats start programs (EPS starts Ghostscript)."""
 
 MAX_PIXELS = 2**26
-"""Maximum pixels of an image (8,192 x 8,192), which bounds a decoder thread to 200 MB."""
+"""Maximum number of pixels of an image (8,192 x 8,192), which limits the memory of a decoder thread to 200 MB."""
 
 MAX_BYTES = 2**28
 
@@ -45,7 +45,7 @@ SPLIT_NAMES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class ImageSource:
-    """One labeled image: `name` is its path or row, and `read` returns the bytes of its file."""
+    """One labeled image. `name` is its path or row, and `read` returns the bytes of its file."""
 
     name: str
     label: int
@@ -62,9 +62,9 @@ class ImageSource:
 
 @dataclass(frozen=True, slots=True)
 class ImageSet:
-    """Listed images: `parts` has "train", and "validation" and "test" if the set has these splits.
+    """Listed images by split: "train", and "validation" and "test" if the set has these splits.
 
-    `fingerprint` changes whenever the files do; None if changes cannot be detected.
+    `fingerprint` changes whenever the files do. It is None if changes cannot be detected.
     """
 
     name: str
@@ -83,8 +83,8 @@ class ImageSet:
 def decode_image(content: bytes) -> Image.Image:
     """Decode an image file, oriented by its EXIF data.
 
-    Raises `DataError` for other formats than `FORMATS`, damaged files, and images of more than `MAX_PIXELS` or 8 bits
-    per channel.
+    Raises `DataError` for formats that are not in `FORMATS`, for damaged files, and for images with more than
+    `MAX_PIXELS` pixels or 8 bits per channel.
     """
     try:
         with catch_warnings():

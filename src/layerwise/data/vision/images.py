@@ -1,4 +1,4 @@
-"""Training, validation and test splits of images.
+"""Training, validation and test splits of images, made from the splits that a dataset has.
 
 given splits                 train         validation          test
 train, validation and test   train         validation          test
@@ -64,11 +64,11 @@ def read_images(
         where: A directory of class directories, a hub dataset or its directory, or `digits`.
         preprocessing: Preprocessing of the model.
         seed: Seed of the splits, which are stratified by class, and of the limit.
-        unreadable: Refuse unreadable images, or skip them (`Splits.skipped`).
+        unreadable: Raise an error for unreadable images (`refuse`), or skip them (see `Splits.skipped`).
         augmentation: Augmentation of training images.
         limit: Maximum images per split, balanced over classes.
-        select_on: With `reported`, as in most papers, the test images select checkpoints as well, and no training
-            images are held out for that.
+        select_on: If `reported`, checkpoints are selected on the test images, as in most papers, and no training images
+            are held out for selection.
         progress: Called with (done, total) while images are read.
 
     Raises:
@@ -116,10 +116,10 @@ def read_images(
 def divide(
     listed: ImageSet, seed: int, select_on: SelectOn = "held-out", limit: int | None = None
 ) -> tuple[dict[str, tuple[ImageSource, ...]], str]:
-    """Divide images into splits of at most `limit` images, and describe the origin of the splits.
+    """Divide images into splits of at most `limit` images, and describe where each split comes from.
 
-    Held-out images are in an order drawn from `seed` with classes spread evenly. The validation split is empty if the
-    reported images select checkpoints. Raises `DataError` for a class that is too small.
+    Held-out images are shuffled with classes spread evenly. If checkpoints are selected on the reported images, the
+    validation split is empty. Raises `DataError` if a class has too few images.
     """
     given = listed.parts
     reported = next((name for name in ("test", "validation") if name in given), None)
@@ -159,10 +159,10 @@ def _take(pictures: Sequence[ImageSource], indices: Sequence[int]) -> tuple[Imag
 
 
 def check_labels(splits: Splits, config: Any) -> tuple[str, ...]:
-    """Compare the labels of `splits` and of the head in `config`, and return notes on differences.
+    """Compare the classes of `splits` with the labels of the model's head in `config`, and return notes on differences.
 
-    Different names are only a note, because names are spelled in many ways; transformers' `LABEL_3` matches any. Raises
-    `DataError` if the head has another number of outputs than there are classes.
+    Different names give only a note, because names are spelled in many ways. transformers' default `LABEL_3` matches
+    any name. Raises `DataError` if the head has more or fewer outputs than there are classes.
     """
     if not splits.classes:
         return ()
@@ -235,6 +235,6 @@ def _refuse_empty(images: Mapping[str, Sequence[ImageSource]], listed: ImageSet,
     if untrained or empty:
         problem = f"no training image of {', '.join(untrained)}" if untrained else f"no image in {', '.join(empty)}"
         raise DataError(
-            f"Without unreadable images and duplicates in two splits, {listed.name!r} has {problem}. Add images, or "
+            f"Without unreadable images and copies in other splits, {listed.name!r} has {problem}. Add images, or "
             "remove the class."
         )

@@ -1,8 +1,8 @@
 """Image preprocessing and augmentation.
 
-The image processor of transformers computes the pixels if the checkpoint has a `preprocessor_config.json`. It is tried
-on two images, which must have one size and be bytes before scaling. Without settings images have the size in the config
-and values between -1 and 1.
+If the checkpoint has a `preprocessor_config.json`, the image processor of transformers computes the pixels. It is tried
+on two images, and must return images of one size that are bytes before scaling. Otherwise, images have the size in the
+config and values between -1 and 1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _REACH = 8
 
 
 class ImageExamples(Examples):
-    """Images with `labels`, int64 (images,); `read` returns image number n as uint8 (channels, height, width)."""
+    """Images with `labels`, int64 (images,). `read(n)` returns image n as uint8 (channels, height, width)."""
 
     def __init__(
         self, labels: Tensor, read: Callable[[int], Tensor], scaling: Scaling, augmentation: Augmentation = "none"
@@ -53,7 +53,7 @@ class ImageExamples(Examples):
 
 
 class Scaling:
-    """Scaling of bytes to (x / top - mean) / std per channel, in float32."""
+    """Scales bytes to (x / top - mean) / std per channel, in float32."""
 
     def __init__(self, mean: Sequence[float], std: Sequence[float], top: int = 255) -> None:
         self._mean = torch.tensor(mean, device="cpu").reshape(-1, 1, 1)
@@ -83,9 +83,9 @@ _TRIED_ON = ((97, 131), (120, 61))
 
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
-    """Preprocessing of images to `height` x `width` pixels in `channels` (1 or 3), each (x / 255 - mean) / std.
+    """Converts images to `height` x `width` pixels in `channels` (1 or 3), scaled to (x / 255 - mean) / std.
 
-    The bytes come from transformers' `processor`, or from resizing if there is none.
+    The pixels come from transformers' `processor`. If there is none, images are resized.
     """
 
     height: int
@@ -124,11 +124,11 @@ class Preprocessing:
 def load_preprocessing(
     config: Any, where: str | Path | None = None, *, trust_remote_code: bool = False
 ) -> Preprocessing:
-    """Load the preprocessing of a model with this `config` and checkpoint `where` (directory or hub id).
+    """Load the preprocessing of a model. `where` is the directory or hub id of its checkpoint.
 
-    Without settings there: config.image_size, config.num_channels, mean = std = 0.5. Raises `ModelError` for a model
-    without a fixed image size, invalid settings, a processor with remote code unless `trust_remote_code`, and one that
-    does not return bytes of one size.
+    If the checkpoint has no settings, the size and channels are config.image_size and config.num_channels, and mean =
+    std = 0.5. Raises `ModelError` if the model has no fixed image size, if settings are invalid, or if the processor
+    does not return bytes of one size, or has remote code and `trust_remote_code` is not set.
     """
     if where is None or not _has_settings(where):
         height, width = _image_size(config)
