@@ -9,7 +9,7 @@
     result = layerwise.sweep(stack, layerwise.demo_corpus(), families=("leave_one_out",))
     result.table()                                              # effects with intervals
 
-The verbs (`sweep`, `diagnose`, ...) are those of the command line; `layerwise.catalogue` lists them. Names are imported
+`sweep`, `diagnose` and so on are the commands of the command line, listed in `layerwise.catalogue`. Names are imported
 when they are first used.
 """
 

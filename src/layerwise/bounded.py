@@ -1,8 +1,8 @@
-"""Reading of untrusted files within bounds of memory and time.
+"""Read untrusted files within limits of memory and time.
 
 A few kilobytes can unpack to gigabytes, overflow the stack (nested brackets) or take hours (a number with a million
-digits). `layerwise.data.plain_yaml` adds YAML. `UnreadableError` is a clause without a subject (`is a pipe, not a
-file`), to which the caller adds the name of the file.
+digits). `layerwise.data.plain_yaml` adds YAML. The message of an `UnreadableError` is a clause without a subject (`is a
+pipe, not a file`), to which the caller adds the name of the file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_UNPACK_RATIO = 100
 """Maximum compression ratio: text reaches 10 or 20, a zip bomb 1,000."""
 
 MAX_UNPACKED_SIZE = 2**26
-"""Size in bytes to which any file may unpack."""
+"""Size in bytes to which any file may unpack, regardless of its compression ratio."""
 
 MAX_DIGITS = 4_300
 """Maximum digits of a number: Python's own limit, beyond which parsing takes quadratic time."""
@@ -41,11 +41,11 @@ _KINDS = (
 
 
 class UnreadableError(ValueError):
-    """Reason that a file cannot be read, as a clause whose subject is the file."""
+    """The reason that a file cannot be read. The message is a clause whose subject is the file."""
 
 
 def kind_of(path: Path | str) -> str:
-    """Return `file`, `folder`, `pipe`, `device`, `socket`, or `nothing`, for any path.
+    """Return `file`, `folder`, `pipe`, `device`, `socket`, or `nothing` if the path does not exist.
 
     >>> kind_of("/"), kind_of("a" * 5_000)
     ('folder', 'nothing')
@@ -78,12 +78,12 @@ def shown(value: object) -> str:
     """Return a short representation of an invalid value for a message.
 
     >>> shown("yes"), shown([0] * 5_000)[:16], shown(10**5_000)
-    ("'yes'", '[0, 0, 0, 0, 0, ', 'a too long number')
+    ("'yes'", '[0, 0, 0, 0, 0, ', 'a number that is too long')
     """
     try:
         return shortened(repr(value))
     except (ValueError, RecursionError):  # Python does not print numbers that it would not parse
-        return "a too long number"
+        return "a number that is too long"
 
 
 def format_bytes(size: int) -> str:
@@ -99,7 +99,7 @@ def format_bytes(size: int) -> str:
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """Read a regular file of at most `most` bytes; raise `UnreadableError` for anything else."""
+    """Read a regular file of at most `most` bytes. Raises `UnreadableError` for anything else."""
     check_file(path, most)
     try:
         with path.open("rb") as file:
@@ -111,7 +111,7 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 
 def check_file(path: Path, most: int | None = None) -> None:
-    """Raise `UnreadableError` unless `path` is a file of at most `most` bytes; nothing is opened."""
+    """Raise `UnreadableError` unless `path` is a file of at most `most` bytes. The file is not opened."""
     try:
         result = path.stat()
     except (OSError, ValueError) as error:
@@ -129,9 +129,9 @@ def check_size(size: int, most: int) -> None:
 
 
 def check_archive(path: Path) -> None:
-    """Raise `UnreadableError` for a zip archive that is damaged or would unpack to too many bytes.
+    """Raise `UnreadableError` if a zip archive is damaged or would unpack to too many bytes.
 
-    `zipfile`, and so numpy, reads no more of a member than its header states.
+    The sizes in its headers are enough, since `zipfile`, and therefore numpy, reads no more than these.
     """
     import zipfile
 
@@ -147,7 +147,7 @@ def check_archive(path: Path) -> None:
 
 
 def decoded(content: bytes) -> str:
-    """Decode UTF-8; the `UnreadableError` names the first invalid byte."""
+    """Decode UTF-8. If this fails, the `UnreadableError` names the first invalid byte."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -159,7 +159,7 @@ def read_json(path: Path, most: int = MAX_SETTINGS_SIZE) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON; raise `UnreadableError` for invalid JSON, deep nesting, and too long numbers."""
+    """Parse JSON. Raises `UnreadableError` for invalid JSON, deep nesting, and numbers that are too long."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

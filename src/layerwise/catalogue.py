@@ -1,7 +1,7 @@
-"""All studies, one per line: importing a verb registers it for the command line, YAML files and Python.
+"""All commands, one per line. Importing one registers it for the command line, YAML files and Python.
 
-The package of a study names its pages and its findings on published statements. `layerwise.save` is the function of
-`layerwise.checkpoint`, which also takes models in memory.
+The package of a command lists its report pages and the functions that test published statements. `layerwise.save` is
+the function of `layerwise.checkpoint`, which also accepts models in memory.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ PAGES: Mapping[str, str] = {
         for name, path in getattr(import_module(study), "PAGES", {}).items()
     },
 }
-"""Module and definition of every kind of page."""
+"""Module and definition of every kind of report page."""
 
 FINDINGS: Sequence[str] = [
     f"{study}.{path}" for study in STUDIES for path in getattr(import_module(study), "FINDINGS", ())
 ]
-"""Functions that judge published statements: a tuple per study."""
+"""Tuples of functions that test published statements, one tuple per command."""

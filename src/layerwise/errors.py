@@ -13,7 +13,7 @@ class LayerwiseError(Exception):
 class PlanError(LayerwiseError):
     """A plan that is invalid or cannot run.
 
-    With `text` and `position`, the message ends with the text and a caret under the character.
+    If `text` and `position` are given, the message ends with the text and a caret under the character at `position`.
     """
 
     def __init__(self, message: str, *, text: str | None = None, position: int | None = None) -> None:
@@ -32,7 +32,7 @@ class ModelError(LayerwiseError):
 
 
 class CheckpointError(ModelError):
-    """Model files that are missing, truncated, or pickled."""
+    """Model files that are missing, damaged or pickled, or that cannot be written."""
 
 
 class UnsupportedModelError(ModelError):
@@ -40,7 +40,7 @@ class UnsupportedModelError(ModelError):
 
 
 class DataError(LayerwiseError):
-    """Text that is missing, empty, binary or too short."""
+    """Data that is missing, invalid, or too little."""
 
 
 class RunError(LayerwiseError):
@@ -56,7 +56,7 @@ class SwarmError(LayerwiseError):
 
 
 class BelowQuorumError(SwarmError):
-    """Fewer layers than the quorum are left, so the request is refused."""
+    """A request that is refused because too few layers are live to meet the quorum."""
 
 
 class OverloadedError(SwarmError):
@@ -79,7 +79,7 @@ _MAX_LISTED = 60
 
 
 def near_matches(word: str, known: Iterable[str], unsuggested: Collection[str] = ()) -> str:
-    """Return the end of an "unknown name" message: close matches (never `unsuggested` ones) and all names.
+    """Return the end of an "unknown name" message: close matches (never any in `unsuggested`), then all names.
 
     >>> near_matches("painter", ["painters", "leave_one_out"])
     'did you mean painters? Known: leave_one_out, painters'

@@ -1,4 +1,4 @@
-"""Save plans as checkpoints, of one model or of layers from several: streamed from file to file, or from memory."""
+"""Save a plan as a checkpoint, with layers of one or several models: streamed from file to file, or from memory."""
 
 from layerwise.checkpoint.folder import Origin
 from layerwise.checkpoint.save import save

@@ -24,7 +24,7 @@ CARD = "README.md"
 TEMPLATE = Path(__file__).with_name("saved_card.md")
 MAX_CARD_BYTES = 2**20
 INHERITED = ("license", "license_name", "license_link", "language", "pipeline_tag")
-"""Card metadata that is inherited if all base models agree."""
+"""Card metadata that the new model inherits if all base models agree."""
 
 _HUB = "https://huggingface.co/"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
@@ -32,7 +32,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 @dataclass(frozen=True, slots=True)
 class CardTable:
-    """A table of results, with the `results` for the metadata."""
+    """A table of results for the card, and the same `results` for the card's metadata."""
 
     title: str
     sentences: tuple[str, ...]
@@ -54,8 +54,8 @@ def write_card(
         model: The folder or GGUF file.
         name: The heading.
         command: The command that wrote the model.
-        tables: What was measured of it.
-        origin: What the model is made of (default: read from the folder).
+        tables: Results to show.
+        origin: Plan and source models (default: read from the folder).
 
     Raises:
         CheckpointError: If the folder was not written by layerwise.
@@ -137,7 +137,7 @@ def link_to(location: str, metadata: Mapping[str, Any]) -> str:
 
 
 def is_hub_id(location: str) -> bool:
-    """Return whether a location is a hub id, not a folder or a bundled model.
+    """Return True if a location is a hub id, and not a folder or a bundled model.
 
     >>> is_hub_id("org/name"), is_hub_id("./folder"), is_hub_id("demo")
     (True, False, False)
@@ -148,7 +148,7 @@ def is_hub_id(location: str) -> bool:
 def read_metadata(location: str) -> dict[str, Any]:
     """Return the inherited metadata of a model's card, with the hub ids of its base models as `base_model`.
 
-    An unreadable card has no metadata.
+    If the card cannot be read, the metadata is empty.
     """
     stated = _read_gguf_metadata(location) if is_gguf(location) else _read_card_metadata(location)
     made_of = [location] if is_hub_id(location) else stated.get("base_model") or []

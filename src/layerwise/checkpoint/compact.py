@@ -1,4 +1,4 @@
-"""Compact checkpoints: each visited layer once, and a plan over them under `layerwise` in `config.json`."""
+"""Compact checkpoints store each layer once, and the plan over these layers under `layerwise` in `config.json`."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ FILE = "plan.json"
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 Proof: TypeAlias = Literal["logits", "keys", "none"]
-"""Extent of the check: logits of the plan, keys and shapes of transformers, or only headers."""
+"""How a saved model is checked: its logits, its tensor names and shapes (`keys`), or only its headers (`none`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class Origin:
         weights: Weight hashes of the models, if logits were compared.
         parameters: Number of parameters of the new model.
         gap: Largest difference of a token's logits from the plan's, relative to their norm; None if not compared.
-        proof: Extent of the check.
-        compact: Each layer is stored once.
+        proof: How the saved model was checked.
+        compact: True if each layer is stored once, with the plan.
         note: Reason for building the model in memory.
         head: Name of the model that provides the parts after the layers.
-        unwritten: Stored tensors that were not written although they belong to no skipped layer.
+        unwritten: Source tensors that were not written, although they are not part of a skipped layer.
     """
 
     plan: str
@@ -69,11 +69,11 @@ class Writing:
     Attributes:
         folder: The output folder.
         overwrite: Replace an existing model.
-        prove: Compare logits; by default depending on the size.
+        prove: Compare logits (default: only for small models).
         max_shard_size: Maximum size of a shard in bytes.
-        layers: Path of the blocks.
+        layers: Module path of the blocks.
         compact: Store each layer once.
-        remote_code: Add the code with which transformers runs the checkpoint.
+        remote_code: Add code with which transformers runs the checkpoint without layerwise.
         head: Name of the model that provides the parts after the layers.
         inputs: Batch to compare logits on (default: a small seeded one).
     """
@@ -102,9 +102,9 @@ def refuse_in_the_way(folder: Path, overwrite: bool) -> None:
 
 @contextmanager
 def draft_of(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder that replaces `folder`, or its link target, on success.
+    """Yield a temporary folder, which replaces `folder` (or the target of this link) on success.
 
-    A killed process leaves the old or the new folder, and a draft that the next process removes.
+    If the process is killed, the old or the new folder is complete, and the next save removes the temporary one.
     """
     folder = Path(os.path.realpath(folder))
     with _draft_beside(folder) as draft:
@@ -143,7 +143,7 @@ def _synchronize(folder: Path, deep: bool = True) -> None:
             os.fsync(descriptor)
         except OSError as error:
             if error.errno != errno.EINVAL:  # unsupported by the file system
-                raise CheckpointError(f"cannot write {path} ({error.strerror}); free the disk") from error
+                raise CheckpointError(f"cannot write {path} ({error.strerror}); free up disk space") from error
         finally:
             os.close(descriptor)
 

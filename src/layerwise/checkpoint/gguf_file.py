@@ -1,7 +1,7 @@
-"""Save a plan as a GGUF file: whole layers are copied as bytes, without torch or transformers.
+"""Save a plan as a GGUF file. Layers are copied as bytes, without torch or transformers.
 
-Only layers with a type and layers of model folders are quantized again. The order of tensors and all other metadata are
-unchanged.
+Only layers with a quantization type in the plan and layers of Hugging Face folders are quantized again. The order of
+tensors and all other metadata stay unchanged.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ def save_gguf(
 ) -> Origin:
     """Save the GGUF file `source` under `plan` as the GGUF file `target`.
 
-    The file appears complete or not at all.
+    The target is written completely or not at all.
 
     Args:
         source: The GGUF file.
-        plan: A sequence of whole layers, optionally with types (`0-13 Q4_0:14 15-29`).
+        plan: A sequence of layers, optionally with quantization types (`0-13 Q4_0:14 15-29`).
         target: The output file.
-        folders: Hugging Face folders by their names in the plan (`0-13 b:14-29`), quantized to the types of the
-            source's layers. If all layers come from one folder, so does the rest of the model.
+        folders: Hugging Face folders by their names in the plan (`0-13 b:14-29`). Their layers are quantized to the
+            types of the source's layers. If all layers come from one folder, so does the rest of the model.
         overwrite: Replace another GGUF file.
         prove: Compare the logits with those of the plan, unless `folders` are used.
 
@@ -235,7 +235,7 @@ class Rewritten:
     rows: Callable[[], Iterator[NDArray[np.float32]]]
 
     def content(self, name: str) -> Iterator[bytes]:
-        """Yield the quantized bytes; raise `CheckpointError` if the package gguf does not support the type."""
+        """Yield the quantized bytes. Raises `CheckpointError` if the package gguf does not support the type."""
         import gguf
 
         for numbers in self.rows():

@@ -1,6 +1,6 @@
 """Convert layers of Hugging Face folders to GGUF tensors, by inverting transformers' loading.
 
-A tensor of 0, 1, 2, ... shows where loading puts each value; the result must load to the parameter again.
+Loading a tensor of 0, 1, 2, ... shows where each value is put. The converted tensor is loaded again as a check.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _SLOT = re.compile(r"blk\.(\d+)\..+")
 def tensors_of_folders(
     file: GGUFFile, planned: PlannedFile, folders: Mapping[str, Path | str], steps: Sequence[Step]
 ) -> dict[str, Rewritten]:
-    """Return the tensors made from `folders` by their new names; if all layers use one folder, also those around them.
+    """Return the tensors made from `folders`, by their new names.
 
-    Raises `UnsupportedModelError` if the parameters differ from the file's, `CheckpointError` without the package gguf.
+    If all layers come from one folder, the tensors outside the layers do too. Raises `UnsupportedModelError` if the
+    parameters differ from those of the file, and `CheckpointError` if the package gguf is missing.
     """
     need_gguf("quantizing folders")
     weights = _weights(file)

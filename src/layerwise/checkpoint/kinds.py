@@ -1,4 +1,7 @@
-"""Determine the kind of each block on the `meta` device, and a configuration that gives the visits these kinds."""
+"""Find a configuration under which every layer of a plan keeps its kind, such as sliding-window attention.
+
+Kinds are read from models built on the `meta` device.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ from layerwise.stack.load import model_class
 from layerwise.stack.per_layer import per_layer_tensors
 
 Kind: TypeAlias = frozenset[tuple[str, ...]]
-"""Comparable description of a block as pairs and triples of texts."""
+"""Description of a block for comparisons: module classes, attributes and tensor shapes, as tuples of texts."""
 
 MAX_DRAFTS = 2_000
 """Maximum number of models built on `meta` to find the values of one group of settings."""
@@ -86,10 +89,11 @@ def difference(wanted: Sequence[Kind], kinds: Sequence[Kind]) -> str | None:
 
 
 def planned_config(model: Any, path: str, order: Sequence[int]) -> tuple[Any, list[Kind], frozenset[tuple[str, str]]]:
-    """Return the configuration for the visits `order`, the kind of each visit, and the positional attributes.
+    """Return the configuration for the layers in `order`, the kind of each, and the attributes that depend on position.
 
-    Index-coded settings are changed if the blocks need it: related groups (`attn_layer_period`, `attn_layer_offset`)
-    one by one, then all together; ties keep the model's value, then the smallest.
+    Settings that define the kind of a layer by its number are changed if necessary: one group of related settings
+    (`attn_layer_period`, `attn_layer_offset`) after the other, then all together. If several values fit equally well,
+    the model's value is kept, or else the smallest is used.
     """
     kind, blocks = type(model), list(block_list(model, path))
     positional = positional_traits(blocks)
@@ -163,7 +167,7 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class Expectation:
-    """The class and configuration that transformers expects, before and under a plan."""
+    """The class of a model in transformers, with its `own` configuration and the `config` under a plan."""
 
     kind: Any
     own: Any
@@ -176,11 +180,11 @@ class Expectation:
     def of(
         cls, settings: Mapping[str, Any], order: Sequence[int], path: str | None, predicts: bool = True
     ) -> Expectation:
-        """Build the expectation for the model of `settings` and the visits `order`.
+        """Build the expectation for the model of `settings` with its layers in `order`.
 
-        Unless the checkpoint `predicts` several tokens, its configuration counts no layers for multi-token prediction.
-        Raises `UnsupportedModelError` if no configuration gives the layers their kinds, and `UnresolvedNamesError` if
-        the model cannot be built on `meta`.
+        Unless the checkpoint `predicts` several tokens, the configuration has no layers for multi-token prediction.
+        Raises `UnsupportedModelError` if no configuration lets the layers keep their kinds, and `UnresolvedNamesError`
+        if the model cannot be built on `meta`.
         """
         plain = {name: value for name, value in settings.items() if name != "quantization_config"}
         try:
@@ -191,7 +195,7 @@ class Expectation:
             refuse_loss_of_a_kind(model, blocks, Plan.of(order))
             if tuple(order) != tuple(range(len(block_list(model, blocks)))) and per_layer_tensors(model, blocks):
                 raise UnresolvedNamesError(
-                    "tensors outside its layers have entries for each of them, which follow the plan"
+                    "tensors outside its layers have one entry per layer, which must follow the plan"
                 )
             config, wanted, positional = planned_config(model, blocks, order)
             kinds = kinds_of(block_list(on_meta(kind, config), blocks), positional)
@@ -253,7 +257,7 @@ class Expectation:
 
 
 def blocks_path(settings: Mapping[str, Any]) -> str | None:
-    """Return the path of the blocks of the model of `settings`, or None if it cannot be built."""
+    """Return the module path of the blocks in the model of `settings`, or None if it cannot be built."""
     with suppress(Exception):  # opening the model in memory reports the reason
         config = CONFIG_MAPPING[settings["model_type"]].from_dict(
             {name: value for name, value in settings.items() if name != "quantization_config"}

@@ -1,6 +1,6 @@
 """Map tensor names to layers, and rewrite settings that refer to layers by name or number.
 
-The first number of a name is its layer, not its expert.
+The first number in a tensor name is its layer, and later ones are experts.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _NUMBERED = re.compile(r"(?P<prefix>(?:[^.]*\.)*?)(?P<number>\d+)(?P<rest>\..*)?
 
 
 class UnresolvedNamesError(CheckpointError):
-    """The checkpoint cannot be split on disk, so its model must be built."""
+    """The tensors of the layers cannot be found in the files, so the model must be built in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerNames:
-    """The tensors of a stack: for each layer a mapping from the name after the number to the full name, and all others.
+    """Tensor names by layer. Each layer maps the part of a name after the layer number to the full name.
 
-    `behind` are those of additional layers for multi-token prediction.
+    `others` are the names outside the layers, and `behind` those of additional layers for multi-token prediction.
 
     >>> names = LayerNames.of(["h.0.w", "h.1.w", "h.2.w", "wte"], "h.", 2)
     >>> names.layers, names.behind, names.others
@@ -55,7 +55,7 @@ class LayerNames:
 
 
 def layer_groups(names: Iterable[str]) -> dict[str, int]:
-    """Return the prefixes with names numbered from 0 without gaps, and the number of layers of each.
+    """Return each prefix whose names are numbered from 0 without gaps, with the number of layers.
 
     >>> layer_groups(["h.0.w", "h.1.w", "h.1.experts.0.w", "blocks.3.w"])
     {'h.': 2}
@@ -71,10 +71,10 @@ def layer_groups(names: Iterable[str]) -> dict[str, int]:
 def stack_prefix(
     groups: Mapping[str, int], depths: Sequence[int], path: str | None, behind: int = 1
 ) -> tuple[str, int]:
-    """Return the prefix and depth of the one stack whose depth is in `depths`.
+    """Return the prefix and depth of the only group of layers whose depth is in `depths`.
 
-    `path` is the module path of the blocks, if known. A stack may have up to `behind` more layers for multi-token
-    prediction. Raises `UnresolvedNamesError` if there is no such stack, or several.
+    `path` is the module path of the blocks, if known. A group may have up to `behind` additional layers for multi-token
+    prediction. Raises `UnresolvedNamesError` if no group fits, or several do.
     """
     suits = [prefix for prefix in groups if path is None or _is_named(prefix, f"{path}.")]
     exact = [(prefix, groups[prefix]) for prefix in suits if groups[prefix] in depths]
@@ -97,13 +97,13 @@ def _is_named(prefix: str, path: str) -> bool:
 
 
 def unlike_layers(names: LayerNames, shapes: Mapping[str, object]) -> bool:
-    """Return whether layers differ in the `shapes` of their tensors."""
+    """Return True if layers differ in the `shapes` of their tensors."""
     first, *others = names.layers
     return any({r: shapes[n] for r, n in each.items()} != {r: shapes[n] for r, n in first.items()} for each in others)
 
 
 def tensors_in_words(names: Iterable[str]) -> str:
-    """Format tensor names for a message, joining those of numbered modules.
+    """Format tensor names for a message, with one entry per numbered module.
 
     >>> tensors_in_words(["h.7.a.w", "h.7.b.w", "h.8.a.w", "mtp.fc.w"])
     '4 tensors (h.7.*, h.8.*, mtp.fc.w)'
@@ -130,9 +130,9 @@ class _Matcher(NamedTuple):
 
 
 class LayerPatterns:
-    """Rewrite the settings of a checkpoint for the visits `order` of the layers under `prefix`.
+    """Rewrites settings that refer to the layers under `prefix`, so that they fit the layers in `order`.
 
-    Quantizers name modules in full, by parts of names, by globs and by regular expressions (`re:`, GPTQ's `+:` and
+    Quantizers refer to modules by full names, parts of names, globs and regular expressions (`re:`, GPTQ's `+:` and
     `-:`).
     """
 
@@ -155,7 +155,7 @@ class LayerPatterns:
         return text if rewritten == settings else json.dumps(rewritten, indent=2, sort_keys=True) + "\n"
 
     def rewrite(self, value: Any, key: str = "", quantization: bool = False) -> Any:
-        """Rewrite the settings `value` of `key` for the visits.
+        """Rewrite `value`, the content of the setting `key`.
 
         Layer numbers and per-layer entries are only rewritten in the settings of a quantizer. Raises
         `UnsupportedModelError` for a pattern that cannot be rewritten.

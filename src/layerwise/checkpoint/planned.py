@@ -1,9 +1,9 @@
 """A transformers model whose layers run a plan (repeats, parallel branches, sublayers), with each layer stored once.
 
-The folder holds an ordinary model, and the visits of the plan under `layerwise` in its configuration. The list of
-blocks becomes a list of visits: the first visit of a layer is its block, each further one a copy that shares its
-weights and has its own cache slot. Written by layerwise, https://pypi.org/project/layerwise; requires only torch and
-transformers.
+The folder contains an ordinary model, and its configuration has the plan under `layerwise`, as a list of visits (layer
+evaluations). The list of blocks becomes a list of visits: the first visit of a layer is its block, and each further one
+is a copy that shares its weights and has a separate cache slot. Written by layerwise,
+https://pypi.org/project/layerwise; requires only torch and transformers.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ def hand_on(
     kwargs: Any,
     output: Any,
 ) -> Any:
-    """Return the output of a visit with the state that the next visit starts from.
+    """Return the output of a visit, with the hidden state replaced by the input of the next visit.
 
-    With x the input of a group and d the sum of the updates of its branches, the merge is x + scale * d.
+    The output of a parallel group is x + scale * d, where x is its input and d the sum of the updates of its branches.
     """
     state = args[0] if args else kwargs["hidden_states"]
     current = output[0] if isinstance(output, tuple) else output

@@ -1,4 +1,4 @@
-"""Prove a saved checkpoint: load it again, and compare its logits with those of the plan."""
+"""Check a saved checkpoint by loading it and comparing its logits with those of the plan."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from layerwise.stack.rounding import Agreement, compare
 
 
 def proof_inputs(stack: Stack, inputs: Mapping[str, Tensor] | None) -> Mapping[str, Tensor]:
-    """Return the batch to compare logits on, by default a small seeded one, on the device of `stack`."""
+    """Return the batch on which logits are compared (default: a small seeded one), on the device of `stack`."""
     batch = example_inputs(stack.model) if inputs is None else inputs
     if batch is None:
         raise ModelError(_explain_missing_inputs(stack.model))
@@ -53,9 +53,10 @@ def _explain_missing_inputs(model: nn.Module) -> str:
 
 
 def prove(stack: Stack, plan: Plan, draft: Path, inputs: Mapping[str, Tensor], *, compact: bool) -> float:
-    """Compare the logits of the folder, and of its code, with those of the plan; return the gap, or raise an error.
+    """Load the saved model and compare its logits with those of the plan. Returns the largest relative difference.
 
-    The parameter counts must match, too. Half precision is compared in float32.
+    The saved code and the number of parameters are compared, too. Half precision is compared in float32. Raises
+    `UnsupportedModelError` if they differ.
     """
     kind = type(stack.model).__name__
     stored = written_layers(plan, compact)
@@ -168,7 +169,7 @@ def quiet_transformers() -> Iterator[None]:
 
 
 def parts_behind(model: nn.Module, path: str, inputs: Mapping[str, Tensor] | None = None) -> frozenset[str]:
-    """Return the parameters and buffers used only after the last block at `path`; on `meta` nothing is computed."""
+    """Return the names of parameters and buffers that are only used after the last block at `path`."""
     batch = example_inputs(model) if inputs is None else dict(inputs)
     blocks = block_list(model, path)
     inside = {id(module) for module in blocks.modules()}
@@ -206,7 +207,10 @@ def parts_behind(model: nn.Module, path: str, inputs: Mapping[str, Tensor] | Non
 
 
 def stored_parts_behind(model: StoredModel, path: str | None) -> frozenset[str]:
-    """Return the stored names of what follows the layers; raise `UnresolvedNamesError` if they cannot be found."""
+    """Return the names of stored tensors that are only used after the layers.
+
+    Raises `UnresolvedNamesError` if they cannot be found.
+    """
     try:
         config = CONFIG_MAPPING[model.settings["model_type"]].from_dict(dict(model.settings))
         drawn: Any = on_meta(model_class(config, False), config)
@@ -218,12 +222,12 @@ def stored_parts_behind(model: StoredModel, path: str | None) -> frozenset[str]:
         ) from error
     unknown = sorted(names - model.tensors.keys())
     if unknown:
-        raise UnresolvedNamesError(f"{model.name} has no tensor {unknown[0]}, a part after its layers")
+        raise UnresolvedNamesError(f"{model.name} has no tensor {unknown[0]}, which its parts after the layers need")
     return names
 
 
 def with_head(stack: Stack, name: str, inputs: Mapping[str, Tensor] | None = None) -> Stack:
-    """Return `stack` with the parts after the layers from the model `name`, without copying."""
+    """Return a stack in which the parts after the layers come from the model `name`, without copying weights."""
     host, other = next(iter(stack.sources.values())), stack.sources[name]
     shared = {id(tensor): tensor for tensor in chain(host.model.parameters(), host.model.buffers())}
     model = copy.deepcopy(host.model, shared)

@@ -39,7 +39,8 @@ def check_push(name: str, *, overwrite: bool = False) -> None:
 def push(folder: Path, name: str, *, private: bool = False, overwrite: bool = False) -> str:
     """Upload the folder to the repository `name` in one commit, and return its URL.
 
-    `overwrite` removes weights that the folder lacks. Raises `CheckpointError` with the hub's message.
+    If `overwrite`, weights that the folder lacks are removed from the repository. Raises `CheckpointError` with the
+    message of the hub.
     """
     check_repository(name)
     api = huggingface_hub.HfApi()

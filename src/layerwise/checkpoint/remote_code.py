@@ -28,7 +28,7 @@ OWN = "layerwise."
 def add_plan(
     draft: Path, plan: Plan, kind: Any, config: Any, path: str, stack: Stack | None, remote_code: bool
 ) -> None:
-    """Record `plan` in the folder `draft`, which has the layers it visits; with `remote_code`, add code that runs it.
+    """Record `plan` in the folder `draft`, which contains its layers. If `remote_code`, add code that runs the plan.
 
     Raises `UnsupportedModelError` if the plan runs sublayers and the layers of the model cannot be split.
     """
@@ -48,7 +48,7 @@ def add_own_code(draft: Path, kind: Any) -> None:
 def plan_record(
     kind: Any, config: Any, path: str, plan: Plan, halves: Sequence[Mapping[Sublayer, str]]
 ) -> dict[str, Any]:
-    """Return the entries that `planned.py` reads; `halves` are the paths of the sublayers of each stored layer."""
+    """Return the entries that `planned.py` reads. `halves` are the paths of the sublayers of each stored layer."""
     model = on_meta(kind, config)
     blocks = list(block_list(model, path))
     order = plan.order()
@@ -92,7 +92,7 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, A
 
 
 def write_code(folder: Path, kind: Any, planned: bool) -> dict[str, str]:
-    """Write the code for models of class `kind` into `folder`; return its `auto_map`."""
+    """Write the code for models of class `kind` into `folder`, and return its `auto_map`."""
     automatic = automatic_classes(kind)
     own = kind.__module__.startswith(OWN)
     names = sorted(set(automatic.values()))
@@ -107,7 +107,7 @@ def write_code(folder: Path, kind: Any, planned: bool) -> dict[str, str]:
 
 
 def automatic_classes(kind: Any) -> dict[str, str]:
-    """Return the auto classes of transformers that open `kind` or its base, with the class that each opens.
+    """Return the auto classes of transformers that load `kind` or its base model, with the class that each loads.
 
     >>> from transformers import GPT2LMHeadModel
     >>> automatic_classes(GPT2LMHeadModel)

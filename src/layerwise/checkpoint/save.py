@@ -36,12 +36,12 @@ def save(
     max_shard_size: int = 50 * 10**9,
     head: str | None = None,
 ) -> Origin:
-    """Save `model` under `plan` as a Hugging Face model in `folder`, which appears complete or not at all.
+    """Save `model` under `plan` as a Hugging Face model in `folder`, which is written completely or not at all.
 
-    A named model is streamed: its tensors are copied from file to file, unless it must be built in memory (see
-    `Origin.note`). A GGUF file is dequantized and saved as a folder, or copied to another GGUF file, with layers of
-    folders too: `save({"a": "model.gguf", "b": folder}, "b:0-27", "healed.gguf")`; then only `overwrite` and `prove`
-    apply.
+    The tensors of a model given by name are copied from file to file, unless it must be built in memory (see
+    `Origin.note`). A GGUF file is dequantized and saved as a folder. If `folder` is a GGUF file, it is copied to it
+    instead, optionally with layers of Hugging Face folders: `save({"a": "model.gguf", "b": "healed"}, "b:0-27",
+    "healed.gguf")`. In this case, only the options `overwrite` and `prove` apply.
 
     Args:
         model: A Stack, a folder, a hub id, or several by their names in the plan; the first provides everything but the
@@ -51,14 +51,14 @@ def save(
         inputs: Batch to compare logits on (default: a small seeded one).
         overwrite: Replace an existing model.
         prove: Compare the logits with those of the plan. By default only below 2 GB; for larger models, names and
-            shapes are compared with what transformers expects. A Stack is always proved.
-        compact: Store each layer once with the plan, which `layerwise.load(folder)` runs.
-        remote_code: Add code that runs the plan, or layerwise's own models, in transformers alone.
+            shapes are compared with what transformers expects. A Stack is always compared.
+        compact: Store each layer once, together with the plan. `layerwise.load(folder)` then runs the plan.
+        remote_code: Add code that runs the plan, or layerwise's own models, in transformers without layerwise.
         max_shard_size: Maximum size of a shard in bytes.
-        head: Name of the model that provides the parts after the layers, as in mergekit.
+        head: Name of the model that provides the parts after the layers, such as the final norm.
 
     Raises:
-        PlanError: If the plan has groups or sublayers.
+        PlanError: If the plan has groups or sublayers and `compact` is not set.
         UnsupportedModelError: If no configuration can express the plan.
         CheckpointError: If the folder exists and may not be replaced.
     """

@@ -1,4 +1,4 @@
-"""Reorder the configuration of a stored checkpoint, from its `config.json` and transformers' class for it."""
+"""Change the configuration of a stored checkpoint to the layer order of a plan, with its class in transformers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ INDEX_CODED = re.compile(
 )
 
 PREDICTING = re.compile(r"nextn|(^|[._])mtp([._]|$)")
-"""Matches tensors and settings of layers that predict further tokens."""
+"""Matches names of tensors and settings for multi-token prediction."""
 
 # Words in tensor names for parts with separate configurations.
 _PARTS = {
@@ -42,9 +42,10 @@ _PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class VisitConfig:
-    """A stored stack (prefix, depth) and its `config.json` for the visits.
+    """The prefix and depth of the stored layers, and the `text` of `config.json` under the plan.
 
-    `index_coded` are settings that may code a layer's kind by number; `listed` means that the kinds are listed.
+    `index_coded` lists settings that may define the kind of a layer by its number. `listed` is true if kinds are
+    listed.
     """
 
     prefix: str
@@ -57,10 +58,11 @@ class VisitConfig:
 def visit_config(
     settings: Mapping[str, Any], groups: Mapping[str, int], order: Sequence[int], path: str | None
 ) -> VisitConfig:
-    """Return the configuration of a model with one of the stacks `groups` for the visits `order` of its layers.
+    """Find the layers among the `groups` of tensor names, and return the configuration with the layers in `order`.
 
-    An `order` beyond the depth leaves the configuration unchanged, since the plan is refused later. Raises
-    `UnresolvedNamesError` if transformers has no class for it, or the stack is ambiguous.
+    If `order` exceeds the depth, the configuration is unchanged, since the plan is rejected later. Raises
+    `UnresolvedNamesError` if transformers has no configuration class for the model, or if several groups could be the
+    layers.
     """
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -78,7 +80,7 @@ def visit_config(
             order = range(depth)
         if getattr(owner, PER_LAYER_WIDTH, None):
             raise UnresolvedNamesError(
-                "tensors outside its layers have entries for each of them, which follow the plan"
+                "tensors outside its layers have one entry per layer, which must follow the plan"
             )
         coded = tuple(name for name, value in vars(owner).items() if value and INDEX_CODED.search(name))
         reordered = _reorder(owner, prefix, order, depth)
@@ -97,9 +99,9 @@ def visit_config(
 
 
 def rebuild_config(config: Any, kind: Any, order: Sequence[int], depth: int) -> Any:
-    """Rebuild `config`, which is in visit order, as class `kind`, as if read from a file.
+    """Rebuild `config`, whose layers are already in `order`, as class `kind`, as if it were read from a file.
 
-    A backbone returns the outputs of the same layers, at their last visits.
+    A backbone returns the outputs of the same layers as before, after the last evaluation of each.
     """
     settings = config.to_dict()
     kept = {key: settings[key] for key in settings.keys() - STAGES}
@@ -136,7 +138,7 @@ def _owner(config: Any, prefix: str, depth: int) -> Any:
         counting if len(counting) == 1 else named or [each for each in counting if each is config.get_text_config()]
     )
     if len(owners) != 1:
-        raise UnresolvedNamesError(f"{len(counting)} parts of the configuration count {depth} layers")
+        raise UnresolvedNamesError(f"{len(counting)} parts of the configuration have {depth} layers, instead of one")
     return owners[0]
 
 

@@ -28,7 +28,7 @@ _DOWNLOADED = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py",
 
 @dataclass(frozen=True)
 class StoredModel:
-    """The checkpoint in `folder`, named `name` by the user."""
+    """The checkpoint in `folder`. `name` is how the user refers to it."""
 
     name: str
     folder: Path
@@ -37,9 +37,9 @@ class StoredModel:
 
     @classmethod
     def open(cls, name: str, revision: str | None = None) -> StoredModel:
-        """Open a folder, a hub id or a bundled model by its headers.
+        """Read the headers of a model, given as a folder, a hub id or a bundled name.
 
-        Raises `CheckpointError` for malformed files, `UnresolvedNamesError` for an unavailable hub id.
+        Raises `CheckpointError` for malformed files, and `UnresolvedNamesError` for an unavailable hub id.
         """
         folder = Path(location_of(name))
         if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""Save a plan from safetensors to safetensors, without a model or tensors in memory."""
+"""Save a plan by copying tensors from safetensors to safetensors, without building the model."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ PROVED_SIZE = 2 * 10**9
 def save_stored(
     models: Mapping[str, StoredModel], plan: Plan, writing: Writing, open_stack: Callable[[], Stack]
 ) -> Origin:
-    """Save the plan over the layers of `models`; the first provides everything else.
+    """Save the plan with the layers of `models`. The first model provides everything else.
 
-    Raises `UnresolvedNamesError` if the model must be built in memory, `PlanError` and `UnsupportedModelError` if no
+    Raises `UnresolvedNamesError` if the model must be built in memory, `PlanError` or `UnsupportedModelError` if no
     checkpoint can express the plan, and `CheckpointError` if the folder exists.
     """
     stored = written_layers(plan, writing.compact)

@@ -1,4 +1,4 @@
-"""Write safetensors files from byte ranges of other files, identical to the library's own."""
+"""Write safetensors files from byte ranges of other files. They are identical to files that safetensors writes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _shards(tensors: Tensors, most: int) -> Iterator[list[str]]:
 
 
 def write_file(file: Path, tensors: Tensors) -> None:
-    """Write a safetensors file; raise `CheckpointError` for a full disk or changed sources."""
+    """Write a safetensors file. Raises `CheckpointError` if the disk is full or a source has changed."""
     ordered = sorted(tensors, key=lambda name: (-_RANKS[tensors[name].dtype], name))
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
@@ -79,7 +79,7 @@ def write_pieces(file: Path, pieces: Iterable[bytes | Range]) -> None:
                 _copy(sources[path], begin, target, end - begin)
     except OSError as error:
         raise CheckpointError(
-            f"cannot write {file} ({error.strerror}); free the disk, or choose another one"
+            f"cannot write {file} ({error.strerror}); free up disk space, or choose another disk"
         ) from error
 
 

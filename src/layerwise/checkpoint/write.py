@@ -1,4 +1,4 @@
-"""Save a model in memory under a plan, and prove it by loading it."""
+"""Save a model in memory under a plan, and check the result by loading it."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ _OUTPUTS = (
 
 
 def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "", names: Iterable[str] = ()) -> Origin:
-    """Save `stack` under `plan` as a Hugging Face model, and prove that it loads to the same logits.
+    """Save `stack` under `plan` as a Hugging Face model, and check that it loads to the same logits.
 
-    `note` and the tensors of `names` that the model's class ignores go into the record. Raises `PlanError` for groups
+    `note` is recorded, and so are the tensors in `names` that the model's class ignores. Raises `PlanError` for groups
     or sublayers, `UnsupportedModelError` if transformers cannot express the plan, and `CheckpointError` if the folder
     exists.
     """
@@ -85,9 +85,9 @@ def _ignored_tensors(model: PreTrainedModel, names: Iterable[str], written: Cont
 
 
 def assemble_model(stack: Stack, model: PreTrainedModel, plan: Plan, gains: Sequence[Gains] = ()) -> PreTrainedModel:
-    """Build the `model` of the stack under the plan, sharing weights where possible.
+    """Build `model` with its layers as in the plan, sharing weights where possible.
 
-    The `gains` of the visits are multiplied into the last projections of their sublayers.
+    The `gains` of each layer evaluation are multiplied into the output projections of its sublayers.
     """
     try:
         config, *_ = planned_config(model, stack.path, plan.order())

@@ -1,4 +1,4 @@
-"""GGUF files of llama.cpp: metadata and tensors as byte ranges, and their layers in another order."""
+"""Read GGUF files of llama.cpp, and reorder their layers."""
 
 from layerwise.gguf.file import CONVERT_AGAIN, GGUFFile, GGUFTensor, MetadataEntry, short_header
 from layerwise.gguf.layers import PlannedFile, depth_of, layer_bytes, planned_file

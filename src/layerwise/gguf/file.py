@@ -1,6 +1,6 @@
 """Read the header of a GGUF file: metadata and tensors as byte ranges, without reading tensors.
 
-Every claim of the file is checked against its size and fixed limits; long values are not read. See
+Every number in the file is checked against its size and fixed limits, and long values are not read. See
 https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 """
 
@@ -27,10 +27,10 @@ ALIGNMENT = 32
 """Default alignment of tensor data in bytes."""
 
 MAX_ENTRIES, MAX_TENSORS, MAX_ELEMENTS = 2**16, 2**17, 2**22
-"""Limits of a file, and of the elements of one array; the largest vocabularies have 2**18 tokens."""
+"""Maximum entries and tensors of a file, and elements of an array (the largest vocabularies have 2**18 tokens)."""
 
 MAX_KEY, MAX_NAME, MAX_TEXT = 2**16 - 1, 63, 2**25
-"""Maximum bytes of a key (by the format), of a tensor name (by ggml), and of other texts."""
+"""Maximum bytes of a key (set by the format), of a tensor name (set by ggml), and of other texts."""
 
 MAX_VALUE = 2**12
 """Maximum bytes of a text, and elements of an array, that are kept in memory."""
@@ -44,9 +44,10 @@ MAX_ALIGNMENT = 2**16
 
 @dataclass(frozen=True, slots=True)
 class MetadataEntry:
-    """A metadata entry in bytes `begin` to `end`; `element` is the element type of an array.
+    """A metadata entry in bytes `begin` to `end`. `element` is the element type of an array.
 
-    `value` is a number, text or tuple of numbers; None for arrays of texts and values longer than `MAX_VALUE`.
+    `value` is a number, text or tuple of numbers. It is None for arrays of texts and for values longer than
+    `MAX_VALUE`.
     """
 
     key: str
@@ -60,7 +61,7 @@ class MetadataEntry:
 
 @dataclass(frozen=True, slots=True)
 class GGUFTensor:
-    """A tensor in bytes `begin` to `end`; the innermost dimension comes first."""
+    """A tensor in bytes `begin` to `end`. The innermost dimension comes first in `shape`."""
 
     name: str
     type: GGMLType
@@ -87,7 +88,7 @@ class GGUFFile:
 
     @classmethod
     def open(cls, path: Path | str) -> GGUFFile:
-        """Read the header; raise `CheckpointError` if it is malformed or truncated."""
+        """Read the header. Raises `CheckpointError` if it is malformed or truncated."""
         path = Path(path)
         try:
             check_file(path)
@@ -107,7 +108,7 @@ class GGUFFile:
         return str((self.entries.get(ARCHITECTURE) or self.entries[TYPE]).value)
 
     def setting(self, name: str) -> Any:
-        """Return a setting of the architecture, such as `block_count`, or None."""
+        """Return a setting of the architecture, such as `block_count`, or None if it is missing."""
         entry = self.entries.get(f"{self.architecture}.{name}")
         return None if entry is None else entry.value
 
@@ -303,7 +304,7 @@ def _locate_tensors(headers: list[GGUFTensor], cursor: _Cursor, alignment: int) 
 
 
 def short_header(file: GGUFFile) -> bytes:
-    """Create a small file with the short metadata and the tensor names, with all tensors in the same bytes."""
+    """Return a small GGUF file with the short metadata and all tensor names, whose tensors are the same bytes."""
     kept = [entry for entry in file.entries.values() if entry.value is not None]
     names = [name.encode() for name in file.tensors]
     head = MAGIC + struct.pack("<IQQ", file.version, len(names), len(kept))
@@ -332,7 +333,7 @@ SCALARS: Mapping[int, str] = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6:
 
 
 class GGMLType(NamedTuple):
-    """A storage type: `values` numbers per block of `size` bytes."""
+    """A tensor type, which stores `values` numbers in a block of `size` bytes."""
 
     name: str
     values: int

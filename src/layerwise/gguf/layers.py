@@ -1,7 +1,7 @@
-"""Reorder the layers of a GGUF file for the visits of a plan: tensor names, and the metadata that describes layers.
+"""Reorder the layers of a GGUF file for a plan: rename tensors, and change the metadata that describes layers.
 
-Some metadata codes the kind of a layer by its number; it is chosen so that every layer keeps its kind, and a plan
-without such a number is refused. `PERIODS`, `BY_DEPTH` and `BOUND` list what llama.cpp hard-codes per architecture.
+Some metadata defines the kind of a layer by its number. It is changed so that every layer keeps its kind; if no value
+does this, the plan is rejected. `PERIODS`, `BY_DEPTH` and `BOUND` list what llama.cpp hard-codes per architecture.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from layerwise.gguf.file import ARRAY, CONVERT_AGAIN, MAX_NAME, SCALARS, STRING,
 _BLOCK = re.compile(r"blk\.(\d{1,6})\.(.+)", re.ASCII)
 
 COUNT, PREDICTING = "block_count", "nextn_predict_layers"
-"""Settings that count the layers, and the last ones among them that predict further tokens."""
+"""Settings with the number of layers, and the number of the last ones that are for multi-token prediction."""
 
 # Lists that are unrelated to layers, regardless of their length.
 _NOT_PER_LAYER = re.compile(r"rope\.|classifier\.|_token_ids?$")
@@ -46,7 +46,7 @@ KINDS: Mapping[str, Callable[[int, int], object]] = {
     "rescale_every_n_layers": lambda layer, period: layer // period,
     "n_deepstack_layers": lambda layer, count: layer + 1 if layer < count else 0,
 }
-"""Settings that code the kind of a layer by one number, with their meaning; 0 disables them."""
+"""Settings that define the kind of each layer by one number (0 disables them), with the rule for that."""
 
 PERIODS: Mapping[str, int] = {
     "afmoe": 4,
@@ -71,21 +71,21 @@ PERIODS: Mapping[str, int] = {
     "smallthinker": 4,
     "smollm3": 4,
 }
-"""Architectures for which llama.cpp hard-codes that the last of so many layers is of another kind (full attention, or
-no rotary embedding), even if the file has a pattern, which only some releases of llama.cpp read."""
+"""Periods that llama.cpp hard-codes: the last layer of each period is of another kind (full attention, or no rotary
+embedding). A pattern in the file is read by only some releases of llama.cpp."""
 
 FIRST_OF_EACH = frozenset({"cohere2moe", "laguna", "modern-bert", "smallthinker"})
-"""Architectures in which it is the first of so many layers."""
+"""Architectures in which the first layer of each period is of another kind, instead of the last."""
 
 ONLY_WITH_WINDOW = frozenset(
     {"exaone4", "gemma3", "laguna", "mellum", "modern-bert", "olmo2", "plamo3", "smallthinker"}
 )
-"""Architectures with one kind of layer if the file has no sliding window."""
+"""Architectures whose layers are all of one kind if the file has no sliding window."""
 
 ONE_WINDOW = frozenset(
     {"lfm2", "llama", "mistral3", "phi3", "phimoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "starcoder2"}
 )
-"""Architectures whose layers all have the same window, or none."""
+"""Architectures whose layers all have the same sliding window, or none."""
 
 BY_DEPTH: Mapping[str, Callable[[int], object]] = {
     "baichuan": lambda depth: depth if depth in (32, 40) else None,  # rotary embedding, ALiBi, neither
@@ -98,7 +98,7 @@ BY_DEPTH: Mapping[str, Callable[[int], object]] = {
     "minicpm3": lambda depth: depth,
     "mistral4": lambda depth: depth in (26, 27, 48),
 }
-"""Architectures for which llama.cpp depends on the number of layers, with the resulting kind of model."""
+"""Architectures that llama.cpp computes differently by number of layers, with the variant for each number."""
 
 BOUND: Mapping[str, str] = {
     "arwkv7": "all of its layers read what the first one computed",
@@ -112,14 +112,14 @@ BOUND: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file for the visits of a plan: its tensors by new name, in order, and its `changed` metadata as bytes."""
+    """A GGUF file with the layers of a plan: tensors in order, by new name, and `changed` metadata as bytes."""
 
     tensors: tuple[tuple[str, GGUFTensor], ...]
     changed: Mapping[str, bytes]
 
 
 def depth_of(file: GGUFFile) -> int:
-    """Return the number of layers without those for multi-token prediction.
+    """Return the number of layers, excluding those for multi-token prediction.
 
     Raises `UnsupportedModelError` unless the file has exactly one stack of layers.
     """
@@ -162,9 +162,9 @@ def layer_bytes(file: GGUFFile) -> list[int]:
 
 
 def planned_file(file: GGUFFile, order: Sequence[int]) -> PlannedFile:
-    """Reorder the file for the visits `order`, all below `depth_of`.
+    """Reorder the layers of the file as in `order`, all below `depth_of(file)`.
 
-    Layers for multi-token prediction follow the last visit. Raises `UnsupportedModelError` if the metadata cannot
+    Layers for multi-token prediction follow the last of them. Raises `UnsupportedModelError` if the metadata cannot
     express the plan.
     """
     depth = depth_of(file)

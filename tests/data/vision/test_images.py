@@ -321,7 +321,7 @@ REFUSED_DATASETS: dict[str, tuple[Callable[[], Any], str]] = {
     "no train split": (lambda: {"test": table(20, 0)}, "must have a train split, got test"),
     "no answer": (
         lambda: ConnectionError("the hub is out of reach\nand so on"),
-        "'pets' is neither a readable directory nor a hub dataset: the hub is out of reach. Pass --images",
+        "'pets' is neither a readable directory nor a hub dataset: the hub is out of reach. Set --images",
     ),
 }
 
