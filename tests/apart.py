@@ -1,4 +1,4 @@
-"""Run functions and commands in forked processes that share the imports and can kill themselves at a counted write."""
+"""Run functions and commands in forked processes, which share imports and can kill themselves at a given write."""
 
 import json
 import multiprocessing

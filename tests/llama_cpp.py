@@ -1,4 +1,4 @@
-"""Logits from the C interface of llama.cpp (package xllamacpp), since its server gives none of a given text."""
+"""Logits from the C interface of llama.cpp (package xllamacpp), since its server returns none for a given text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 SIZE = 2048
-"""Buffer size in bytes; 200 are in use."""
+"""Size of the buffer in bytes, of which 200 are used."""
 
 
 class _Parameters(ctypes.Structure):

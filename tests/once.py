@@ -1,4 +1,4 @@
-"""What several test processes need, made by one of them: the others wait for it and read it."""
+"""Share what several test processes need: one of them makes it, and the others wait for it and read it."""
 
 import os
 from collections.abc import Callable

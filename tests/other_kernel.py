@@ -1,4 +1,4 @@
-"""Kernels that round by shape, alignment and threads (LAYERWISE_TEST_KERNEL=other): equal bits are never luck."""
+"""Simulate kernels that round differently by shape, alignment and threads (LAYERWISE_TEST_KERNEL=other)."""
 
 import os
 import zlib

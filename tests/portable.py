@@ -1,4 +1,4 @@
-"""The settings that stand for other processors, and the tests that run under them: `make test-portable`.
+"""Run tests under settings that simulate other processors: `make test-portable`.
 
     python tests/portable.py            every test that computes, under every setting
     python tests/portable.py --quick    what a nightly test runs: a part of both

@@ -17,14 +17,14 @@ STORED = TESTS / "durations.json"
 VARIABLE = "LAYERWISE_TEST_DURATIONS"
 
 FAST_SECONDS = 4.0
-"""Slower tests belong to `slow`."""
+"""Tests that take longer are marked `slow`."""
 
 NAMED = 15
 """Maximum number of tests in the report."""
 
 
 ELSEWHERE = [0.0]
-"""CPU time of child processes that `apart` reports."""
+"""Processor time of child processes, as reported by `apart`."""
 
 
 def processor_seconds() -> float:

@@ -1,4 +1,4 @@
-"""The names of rows in tests: what a row is about, in one text that is easily compared."""
+"""Names of rows in tests: what a row is about, as one text that is easy to compare."""
 
 from layerwise.results.rows import Score
 

@@ -1,6 +1,6 @@
 """Run the tests, and rerun failures alone up to twice: `python tests/run.py [OPTIONS OF PYTEST]`.
 
-Tests that then pass are named as unsteady; after more than `MOST` failures nothing is rerun.
+Tests that pass in a rerun are listed as unsteady. After more than `MOST` failures, nothing is rerun.
 """
 
 import json

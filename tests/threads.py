@@ -1,4 +1,4 @@
-"""Number of torch threads in tests (LAYERWISE_TEST_THREADS, default 1); sums depend on it."""
+"""Number of torch threads in tests (LAYERWISE_TEST_THREADS, default 1), on which the rounding of sums depends."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Tokenizers small enough to be read whole, made without a download: one per behavior under test."""
+"""Tokenizers that are small enough to read, made without a download: one per tested behavior."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Imports that the process from which `apart` forks makes once."""
+"""Imports made once by the process from which `apart` forks."""
 
 import gc
 import importlib

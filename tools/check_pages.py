@@ -1,9 +1,9 @@
-"""Open every page of the site in a headless Chromium, wide and narrow: none may scroll sideways or lack a file.
+"""Open every page of the site in a headless Chromium, in wide and narrow windows.
 
     python tools/check_pages.py build/docs
 
-The pages are served locally and opened in a frame of each width. A machine without
-Chromium prints a message and ends with status 0.
+The check fails if a page scrolls sideways or an image is missing. Without Chromium, it prints a message and exits with
+status 0.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ check();
 
 
 class Pages(SimpleHTTPRequestHandler):
-    """A server of the site and of the page that opens all others."""
+    """A server of the site, and of the page that opens all others."""
 
     def do_GET(self) -> None:
         if self.path != f"/{CHECKER}":
@@ -68,7 +68,7 @@ class Pages(SimpleHTTPRequestHandler):
         self.wfile.write(body)
 
     def checker(self) -> str:
-        """Make the page that opens the others, except reports, which the package's tests open."""
+        """Return the page that opens the others, except reports, which the tests of the package open."""
         folder = Path(self.directory)
         pages = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.html"))
         shown = [page for page in pages if not page.startswith(("reports/", "_static/"))]
@@ -79,7 +79,6 @@ class Pages(SimpleHTTPRequestHandler):
 
 
 def failures(folder: Path, browser: str) -> list[str]:
-    """Describe each failure of the pages of a directory."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Pages, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as home:
@@ -109,7 +108,6 @@ def failures(folder: Path, browser: str) -> list[str]:
 
 
 def main(folder: str) -> int:
-    """Print the failures; the status is 1 if there are any."""
     browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if browser is None:
         print("The pages were not opened: Chromium is not installed.")

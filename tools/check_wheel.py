@@ -2,8 +2,8 @@
 
     python tools/check_wheel.py dist build/wheelhouse
 
-The first directory has the wheel, the second the wheels of its dependencies (`make wheel` fills both). pip uses
-no other source. The proxies are invalid, so that any download fails.
+`make wheel` puts the wheel into the first directory, and the wheels of its dependencies into the second. pip uses no
+other source, and the proxies are invalid, so that any download fails.
 """
 
 from __future__ import annotations
@@ -35,17 +35,15 @@ CARRIED = (
     "layerwise/models/demo_vit/model.safetensors",
     "layerwise/page/plotlyjs/plotly-cartesian.min.js",
 )
-"""Files without which the package is not whole."""
+"""Files that the package must contain."""
 
 
 def only_wheel(folder: Path) -> Path:
-    """Return the only wheel in a directory."""
     (wheel,) = folder.glob("*.whl")
     return wheel
 
 
 def check_contents(wheel: Path) -> None:
-    """Check that the wheel has only the package and its data."""
     names = set(ZipFile(wheel).namelist())
     missing = set(CARRIED) - names
     strange = {name for name in names if not name.startswith("layerwise") or "__pycache__" in name}
@@ -54,13 +52,11 @@ def check_contents(wheel: Path) -> None:
 
 
 def run(command: str | list[str], folder: Path, environment: dict[str, str]) -> None:
-    """Run one command, show its output, and exit if it fails."""
     print(f"$ {command if isinstance(command, str) else ' '.join(command)}", flush=True)
     subprocess.run(command, shell=isinstance(command, str), cwd=folder, env=environment, check=True, timeout=900)
 
 
 def main(distribution: str, wheelhouse: str) -> None:
-    """Install the wheel and run every command."""
     wheel = only_wheel(Path(distribution)).resolve()
     check_contents(wheel)
     with tempfile.TemporaryDirectory() as root:

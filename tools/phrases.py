@@ -1,7 +1,7 @@
 """List phrases that the style of this project avoids: `python tools/phrases.py [PATH...]`.
 
-Python files are read for docstrings, comments and strings, but not for names of columns; Markdown, text and templates
-are read whole. A hit is a place to look at and not always an error.
+Of Python files, docstrings, comments and strings are searched, but not column names. Markdown, text and templates are
+searched entirely. A hit is not always an error.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def find_in_text(text: str, first: int = 1) -> Iterator[tuple[int, str, str]]:
 
 
 def find_in_python(source: str) -> Iterator[tuple[int, str, str]]:
-    """Yield the hits in docstrings, comments and strings, and docstrings that open with a noun clause."""
+    """Yield the hits in docstrings, comments and strings, and docstrings that begin with a noun clause."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             text = node.value.value.strip()
@@ -61,7 +61,6 @@ def find_in_python(source: str) -> Iterator[tuple[int, str, str]]:
 
 
 def main(paths: list[str]) -> None:
-    """Print every hit in `paths`, by default in the package, its documentation and the README, and their number."""
     count = 0
     for path in map(Path, paths or ["src", "docs", "README.md"]):
         for file in [path] if path.is_file() else sorted(path.rglob("*")):

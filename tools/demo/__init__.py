@@ -1,1 +1,1 @@
-"""The making of the shipped demo models: `python -m tools.demo.language_model` and `tools.demo.vision_model`."""
+"""Train the bundled demo models: `python -m tools.demo.language_model` and `tools.demo.vision_model`."""

@@ -1,8 +1,8 @@
-"""Callbacks of the demo's training: progress, log, and the end of a run.
+"""Callbacks for training the demo model.
 
-`Progress` stores the log and the completed share of the run, which determines the learning rate. The share counts
-steps, or minutes on a slow machine, so that the rate always reaches zero at the end. `Grader` adds small
-held-out evaluations to the log.
+`Progress` stores the log and the completed fraction of the training run, which determines the learning rate. The
+fraction counts steps, or minutes on a slow machine, so that the rate always reaches zero at the end. `Grader` adds
+small held-out evaluations to the log.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tools.demo.grading import exact_matches, text_grade
 
 
 class Progress(TrainerCallback):
-    """The completed share of the run, and its log.
+    """The log of the training run, and its completed fraction.
 
-    The share is the larger of steps over `steps` and minutes over `minutes`; the learning rate reads it, and
-    the run ends with a checkpoint when it reaches 1. Each line of `log` is a JSON object with the step and the
-    seconds of training so far, so that a resumed run knows the remaining time.
+    The fraction is the larger of steps over `steps` and minutes over `minutes`. It determines the learning rate, and
+    when it reaches 1, a checkpoint is saved and training ends. Each line of `log` is a JSON object with the step and
+    the seconds of training so far, from which a resumed run computes the remaining time.
     """
 
     def __init__(self, log: Path, steps: int, warmup_steps: int, minutes: float | None = None) -> None:
@@ -36,13 +36,12 @@ class Progress(TrainerCallback):
         self.started = time.monotonic()
 
     def resume(self, step: int) -> None:
-        """Drop the log's lines after `step`, and continue from its seconds."""
+        """Remove the lines of the log after `step`, and continue counting from its seconds."""
         kept = [line for line in self.lines() if line["step"] <= step]
         self.log.write_text("".join(json.dumps(line) + "\n" for line in kept))
         self.seconds_before = max((line["seconds"] for line in kept), default=0.0)
 
     def lines(self) -> list[dict[str, float]]:
-        """Return the logged lines, oldest first."""
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
     @property
@@ -51,7 +50,6 @@ class Progress(TrainerCallback):
         return self.seconds_before + time.monotonic() - self.started
 
     def share(self, step: int) -> float:
-        """Return the completed share of the run at `step`."""
         return min(1.0, max(step / self.steps, self.seconds / self.seconds_granted))
 
     def rate(self, step: int) -> float:
@@ -60,7 +58,6 @@ class Progress(TrainerCallback):
         return warm * 0.5 * (1.0 + math.cos(math.pi * self.share(step)))
 
     def write(self, step: int, **measured: float) -> None:
-        """Append one line to the log."""
         line = {"step": step, "seconds": round(self.seconds, 1), **measured}
         with self.log.open("a") as file:
             file.write(json.dumps(line) + "\n")

@@ -1,9 +1,8 @@
-"""Evaluation on the demo's held-out data: nats per token on text, exact match on skills.
+"""Evaluation of the demo model on held-out data: nats/token on text, exact match on skills.
 
-Every window and every example follows one beginning-of-text token, as in training. An answer counts as an exact
-match if the argmax is correct at each of its tokens under teacher forcing: greedy decoding from the
-prompt would then generate the same tokens. `generated`
-checks this with `generate`.
+Every window and every example follows one beginning-of-text token, as in training. An answer is an exact match if the
+argmax is correct at each of its tokens under teacher forcing, since greedy decoding from the prompt would then generate
+the same tokens. `generated` checks this with `generate`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _ROWS = 32
 
 @dataclass(frozen=True, slots=True)
 class TextGrade:
-    """Loss on text: `nats` per token, over `tokens` scored tokens of `bytes` of UTF-8."""
+    """Loss on text in `nats`/token, over `tokens` scored tokens that are `bytes` bytes of UTF-8."""
 
     nats: float
     tokens: int
@@ -38,7 +37,7 @@ class TextGrade:
 
     @property
     def bits_per_byte(self) -> float:
-        """The loss in a unit independent of the tokenizer."""
+        """The loss in bits/byte, which does not depend on the tokenizer."""
         return self.nats * self.tokens / self.bytes / math.log(2.0)
 
 
@@ -50,10 +49,10 @@ def text_grade(
     window: int,
     most_windows: int,
 ) -> TextGrade:
-    """Compute the mean loss over the first `most_windows` windows of each document, each after one `bos` token.
+    """Compute the mean loss over the first `most_windows` windows of each document.
 
-    A window scores `window - 1` tokens. Incomplete windows are excluded, so that all scored tokens have comparable
-    contexts. Raises `DataError` if no document fills one.
+    Each window begins with the `bos` token and has `window - 1` scored tokens. Incomplete windows are excluded, so that
+    all scored tokens have comparable contexts. Raises `DataError` if every document is shorter than a window.
     """
     scored = window - 1
     rows = []
@@ -62,7 +61,7 @@ def text_grade(
         starts = range(0, len(tokens) - scored + 1, scored)[:most_windows]
         rows += [[tokenizer.bos_token_id, *tokens[start : start + scored]] for start in starts]
     if not rows:
-        raise DataError(f"none of {len(documents)} documents fills a window of {window} tokens; ask for less")
+        raise DataError(f"none of {len(documents)} documents fills a window of {window} tokens; use a shorter window")
     model.eval()
     nats = 0.0
     for first in range(0, len(rows), _ROWS):
@@ -78,7 +77,7 @@ def text_grade(
 def exact_matches(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, examples: Sequence[Example]
 ) -> list[bool]:
-    """Return for each example whether the argmax is correct at every token of its answer (teacher-forced)."""
+    """Return, for each example, True if the argmax is correct at every token of its answer (teacher-forced)."""
     model.eval()
     matches: list[bool] = []
     for first in range(0, len(examples), _ROWS):
@@ -109,7 +108,6 @@ def _rows(tokenizer: PreTrainedTokenizerFast, examples: Sequence[Example]) -> tu
 
 @torch.inference_mode()
 def generated(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, example: Example) -> str:
-    """Generate greedily as many tokens as the answer has."""
     prompt = [tokenizer.bos_token_id, *tokenizer.encode(example.prompt, add_special_tokens=False)]
     length = len(tokenizer.encode(example.answer, add_special_tokens=False))
     tokens = torch.tensor([prompt], device=model.device)

@@ -1,16 +1,14 @@
-"""Train the demo model: a 12-layer Llama of 2.5 million weights, trained on Python's standard library.
+"""Train the demo model: a 12-layer Llama with 2.5 million weights.
 
     python -m tools.demo.language_model --out FOLDER [--resume] [--minutes M]
 
-It reads the standard library's documentation strings and source (`layerwise.data.demo.python_stdlib`) mixed with four
-generated skills (`layerwise.data.demo.skills`), so that skipping or reordering layers affects
-some skills more than others. The recipe is one frozen value. The Hugging Face Trainer
-runs the loop; the learning rate follows a cosine over the completed share of the run, which ends at the
-recipe's last step or after `--minutes` of training, whichever comes first, so that a slow machine also produces a
-finished model.
+Its training text is the docstrings and source of Python's standard library (`layerwise.data.demo.python_stdlib`), mixed
+with four generated skills (`layerwise.data.demo.skills`), so that skipping or reordering layers affects some skills
+more than others. The learning rate follows a cosine over the completed fraction of the run. The run ends at the last
+step of the recipe or after `--minutes`, whichever comes first, so that a slow machine also produces a finished model.
 
-`FOLDER` stores the log and the checkpoints of the run; the finished model is written to `FOLDER/model`: the weights in
-float16, the tokenizer, the recipe, the log, the grades, and a card that reports them.
+`FOLDER` contains the log and the checkpoints of the run. The finished model in `FOLDER/model` has float16 weights, the
+tokenizer, the recipe, the log, the grades, and a model card.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ from tools.demo.windows import Mixture, Windows, train_tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """All settings of the demo model, except the machine it is trained on."""
+    """All settings of the demo model, except the machine on which it is trained."""
 
     layers: int
     width: int
@@ -68,7 +66,6 @@ class Recipe:
 
 
 def recipe() -> Recipe:
-    """Return the recipe of the bundled model."""
     mixture = Mixture(
         batch=4,
         window=256,
@@ -112,7 +109,6 @@ class Trained:
 
 
 def new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
-    """Make the recipe's architecture with random weights from its seed."""
     set_seed(recipe.seed)
     config = LlamaConfig(
         vocab_size=recipe.vocabulary,
@@ -132,9 +128,9 @@ def new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> LlamaForCau
 def train(
     recipe: Recipe, out: Path, *, minutes: float | None = None, resume: bool = False, compiled: bool = False
 ) -> Trained:
-    """Train `recipe` in `out`; with `resume`, continue from its last checkpoint.
+    """Train `recipe` in `out`. If `resume`, continue from its last checkpoint.
 
-    Raises `RunError` if `resume` finds no checkpoint, or if `out` has a run and `resume` is false.
+    Raises `RunError` if `resume` is true and there is no checkpoint, or if it is false and `out` already has a run.
     """
     checkpoint = _checkpoint(out, resume)
     out.mkdir(parents=True, exist_ok=True)
@@ -163,14 +159,13 @@ def train(
 def _checkpoint(out: Path, resume: bool) -> str | None:
     found = get_last_checkpoint(str(out)) if out.is_dir() else None
     if resume and found is None:
-        raise RunError(f"--resume was asked, but {out} holds no checkpoint; leave --resume out to start")
+        raise RunError(f"{out} has no checkpoint to resume; omit --resume to start a new run")
     if not resume and (out / "log.jsonl").exists():
-        raise RunError(f"{out} already holds a training run; add --resume, or name another folder")
+        raise RunError(f"{out} already has a training run; add --resume, or choose another folder")
     return found if resume else None
 
 
 def _decayed(model: LlamaForCausalLM, recipe: Recipe) -> list[dict[str, Any]]:
-    """Apply weight decay to matrices only."""
     parameters = list(model.parameters())
     return [
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": recipe.weight_decay},
@@ -197,7 +192,7 @@ def _arguments(recipe: Recipe, out: Path, compiled: bool) -> TrainingArguments:
 
 
 def grade(recipe: Recipe, model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> Grades:
-    """Evaluate a model on held-out text, in windows of both lengths, and on every skill."""
+    """Evaluate a model on held-out text, with windows of both lengths, and on every skill."""
     texts = {
         f"{kind}, windows of {window}": text_grade(
             model, tokenizer, python_stdlib.read_documents("heldout", kind), window, recipe.grade_windows
@@ -218,7 +213,7 @@ def _skill_grade(recipe: Recipe, model: LlamaForCausalLM, tokenizer: PreTrainedT
 
 
 def publish(recipe: Recipe, trained: Trained, run: Provenance, log: Path, folder: Path) -> Grades:
-    """Write the finished model to `folder` in float16 and evaluate the written one."""
+    """Write the finished model to `folder` in float16, and evaluate it after reading it again."""
     trained.model.half().save_pretrained(folder)
     trained.tokenizer.save_pretrained(folder)
     _compute_in_float32(folder / "config.json")
@@ -238,7 +233,6 @@ def _compute_in_float32(config: Path) -> None:
 
 
 def as_json(recipe: Recipe) -> str:
-    """Format the recipe as in `recipe.json`."""
     return _json(asdict(recipe))
 
 
@@ -247,7 +241,6 @@ def _json(value: object) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, evaluate and write the demo model."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.demo.language_model", description="Train the demo model of layerwise."
     )

@@ -16,7 +16,7 @@ from tools.demo.grading import TextGrade
 
 @dataclass(frozen=True, slots=True)
 class SkillGrade:
-    """Exact matches of one skill: `hits` of `examples`; `agrees` of `generated` were equal with `generate`."""
+    """Exact matches of one skill: `hits` of `examples`. `generate` agreed in `agrees` of `generated` cases."""
 
     hits: int
     examples: int
@@ -26,7 +26,7 @@ class SkillGrade:
 
 @dataclass(frozen=True, slots=True)
 class Grades:
-    """The held-out results of a model: text by `kind/window`, skills by task."""
+    """Held-out results of a model: `text` by kind and window length, and `skills` by task."""
 
     text: Mapping[str, TextGrade]
     skills: Mapping[str, SkillGrade]
@@ -34,7 +34,7 @@ class Grades:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The provenance of a model: the run's length, its command, and the machine.
+    """How a model was made: length of the training run, command, versions and machine.
 
     `note` describes what the recipe omits, such as changes before a run was resumed.
     """
@@ -53,7 +53,6 @@ class Provenance:
 
 
 def provenance(*, steps: int, tokens: int, minutes: float, seed: int, note: str) -> Provenance:
-    """Return the provenance of a run that ends in this process."""
     return Provenance(
         steps=steps,
         tokens=tokens,
@@ -70,7 +69,6 @@ def provenance(*, steps: int, tokens: int, minutes: float, seed: int, note: str)
 
 
 def card(weights: int, grades: Grades, run: Provenance) -> str:
-    """Format the model's `README.md`, with the Hub's header."""
     texts = [
         f"| {name} | {grade.nats:.3f} | {grade.bytes_per_token:.2f} | {grade.bits_per_byte:.3f} | {grade.tokens:,} |"
         for name, grade in grades.text.items()

@@ -1,8 +1,8 @@
-"""Write the five lm-eval tasks of the demo model's own skills: `python -m tools.demo.tasks FOLDER`.
+"""Write lm-eval tasks for the skills of the demo model: `python -m tools.demo.tasks FOLDER`.
 
-Each has 60 held-out questions in the format of a public benchmark: `arc_demo` (arithmetic with four answers),
-`gsm8k_demo` (generated arithmetic), `hellaswag_demo` (the ending that closes all brackets, of four),
-`winogrande_demo` (two orders of the same letters) and `lambada_demo` (the last letter of a copied word).
+Each of the five tasks has 60 held-out questions in the format of a public benchmark: `arc_demo` (arithmetic with four
+choices), `gsm8k_demo` (generated arithmetic), `hellaswag_demo` (which of four endings closes all brackets),
+`winogrande_demo` (which of two orders of letters is sorted) and `lambada_demo` (the last letter of a copied word).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _change_digit(answer: str, random: Random) -> str:
 
 
 def make_arc(random: Random) -> list[Question]:
-    """Ask for the running results of a sum among four, of which three have a wrong digit."""
+    """Ask for the running results of a sum. Three of the four choices have a wrong digit."""
 
     def ask(example: Example) -> Question:
         right, wrong = example.answer.strip(), list[str]()
@@ -56,7 +56,7 @@ def make_gsm8k(random: Random) -> list[Question]:
 
 
 def make_hellaswag(random: Random) -> list[Question]:
-    """Ask for the ending that closes all brackets, among four of which three have another bracket in one place."""
+    """Ask for the ending that closes all brackets. Three of the four choices have one wrong bracket."""
 
     def ask(example: Example) -> Question:
         marks, wrong = example.answer.split(), list[str]()
@@ -72,7 +72,7 @@ def make_hellaswag(random: Random) -> list[Question]:
 
 
 def make_winogrande(random: Random) -> list[Question]:
-    """Ask for the sorted letters of a word, or the same with two neighbors exchanged."""
+    """Ask for the sorted letters of a word. In the other choice, two neighbors are exchanged."""
     questions: list[Question] = []
     for example in draw_examples("sort", "heldout", 2 * QUESTIONS, seed=3):
         letters = example.answer.split()

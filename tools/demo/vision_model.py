@@ -1,10 +1,10 @@
-"""The demo vision transformer: 12 layers, 229 thousand weights, trained by this project on scikit-learn's digits.
+"""Train the demo vision transformer: 12 layers and 229 thousand weights, on scikit-learn's digits.
 
     python -m tools.demo.vision_model --out FOLDER
 
-It is trained in order, and is the base from which `layerwise train ... --model demo-vit` refines
-models robust to layer order. Five tokens per image (four patches of 4 x 4 pixels and the class token) keep a training
-step at about 30 milliseconds on one processor core, so that a study takes minutes.
+It is trained with its layers in order. `layerwise train ... --model demo-vit` starts from it to train models that are
+robust to layer order. An image has only five tokens (four patches of 4 x 4 pixels and the class token), so a training
+step takes about 30 milliseconds on one processor core.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ SEED = 0
 
 
 def new_model() -> ViTForImageClassification:
-    """Make the architecture with fixed random weights."""
     set_seed(SEED)
     config = ViTConfig(
         hidden_size=48,
@@ -48,7 +47,6 @@ def new_model() -> ViTForImageClassification:
 
 
 def recipe() -> Recipe:
-    """Train in order from random weights."""
     settings = Settings(
         epochs=200, batch_size=64, learning_rate=1e-3, schedule="cosine", warmup=0.02, augmentation="crop", evals=20
     )
@@ -56,7 +54,7 @@ def recipe() -> Recipe:
 
 
 def make(out: Path) -> tuple[Stack, float]:
-    """Train the demo in `out` and write it to `out/demo_vit`; return it and its test accuracy."""
+    """Train the demo in `out` and write it to `out/demo_vit`. Returns it with its test accuracy."""
     splits = digits("crop")
     base = Base(lambda: load(new_model()), weight_hash(new_model()))
     pedigree = train(base, splits, recipe(), SEED, out / "training")
@@ -79,7 +77,6 @@ def make(out: Path) -> tuple[Stack, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train and write the demo."""
     parser = argparse.ArgumentParser(prog="python -m tools.demo.vision_model", description="Train demo-vit.")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the run; the model: OUT/demo_vit")
     options = parser.parse_args(arguments)

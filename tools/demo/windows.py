@@ -1,12 +1,12 @@
-"""The demo model's tokenizer and its training windows, which mix text with skills.
+"""The tokenizer of the demo model, and its training windows, which mix text with skills.
 
-The tokenizer is byte-level BPE with two additional rules: a digit is always a token, and a letter or a
-bracket after a space is one token, so that skills consist of single tokens. `<|endoftext|>` (token 0) begins
-and ends each document; `<|pad|>` (token 1) is separate, so that padding is never mistaken for an end.
+The tokenizer is byte-level BPE with two additional rules: a digit is always a token, and a letter or a bracket after a
+space is one token, so that skills consist of single tokens. `<|endoftext|>` (token 0) begins and ends each document.
+`<|pad|>` (token 1) is separate, so that padding is never mistaken for an end.
 
 A window depends only on the seed and its index, so that a resumed run reads the same windows. Text windows are slices
-of the training modules, scored everywhere; skill windows are complete examples, of which only the answers (and the end
-after each) are scored, since a random question has nothing to learn.
+of the training modules, in which all tokens are scored. Skill windows contain complete examples, of which only the
+answers and the end token after each are scored, since a random question has nothing to learn.
 """
 
 from __future__ import annotations
@@ -70,9 +70,10 @@ def _tokenizer_texts() -> Iterator[str]:
 class Mixture:
     """Settings of training windows.
 
-    `window` tokens each, in batches of `batch`; every `long_every`-th batch has text windows of `long_window` tokens,
-    so that all positions are trained. Of the other windows, `skill_share` hold skills, each example's task drawn by
-    `skill_weights`. Of the text windows, `prose_share` are documentation strings and the rest is code.
+    A batch has `batch` windows of `window` tokens. Every `long_every`-th batch has text windows of `long_window`
+    tokens, so that all positions are trained. Of the other windows, the fraction `skill_share` has skills, whose tasks
+    are drawn with `skill_weights`. Of the text windows, the fraction `prose_share` has docstrings, and the rest has
+    code.
     """
 
     batch: int
@@ -84,7 +85,7 @@ class Mixture:
     prose_share: float
 
     def tokens(self, steps: int) -> int:
-        """Return the number of tokens, including padding, read after `steps` batches."""
+        """Return the number of tokens in `steps` batches, including padding."""
         long = steps // self.long_every
         return self.batch * (long * self.long_window + (steps - long) * self.window)
 

@@ -19,13 +19,13 @@ from tools.golden.stored_run import write_run
 
 
 def main() -> int:
-    """Run an action on each kind; the status is 1 if any rows differ."""
+    """Run an action on each kind. The exit status is 1 if any rows differ."""
     asked = _arguments()
     unequal = 0
     for kind in asked.kinds or kinds():
         begun = time.monotonic()
         if asked.action in ("run", "check") and (kind in COMPARED or is_planted(kind)):
-            print(f"{kind}: no command makes its rows", flush=True)
+            print(f"{kind}: skipped, because no command makes its rows", flush=True)
             continue
         if asked.action == "check":
             found = list(differences(stored(kind), carry_out(kind)))

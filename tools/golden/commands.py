@@ -1,7 +1,7 @@
-"""Run the commands of a kind in a separate directory and compare their rows with the stored ones.
+"""Run the commands of a kind in a separate directory, and compare their rows with the stored ones.
 
-A command file has a command per line: `layerwise ...`, or `input NAME` for `tools.golden.inputs`. The run is
-the directory `run`. A kind whose file says in a comment that its rows are planted has no commands.
+A command file has one command per line: `layerwise ...`, or `input NAME` for `tools.golden.inputs`. The run directory
+is `run`. A kind has no commands if a comment in its file says that its rows are planted.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ COMMANDS = "command.txt"
 RUN = "run"
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 NUMBERS = ("measure", "metric", "value", "low", "high", "p", "p_adjusted", "mde", "documents", "tokens")
-"""The columns of a score that are compared, to the bit."""
+"""Columns of a score that must be equal to the bit."""
 NAMES = tuple(name for name in KEY if name != "metric")
-"""Those that are reported apart: they are named differently one day, and the numbers are not."""
+"""Columns whose differences are reported separately, since names may change without the numbers."""
 TIMED = re.compile(r"\b(ms|milliseconds|seconds?|minutes|hours|joules|memory|peak bytes|data wait)\b")
-"""In the metric, the task or the unit of a score that a clock gave, or that the machine decides."""
+"""Matches the metric, task or unit of a score that is a time or depends on the machine."""
 CLOCKED = ("time", "time_round", "frontier_round")
-"""The measures of which every number is one of a clock."""
+"""Measures whose numbers are all times."""
 SHOWN = 8
 
 
@@ -56,15 +56,15 @@ def carry_out(kind: str) -> ReportData:
 
 
 def is_planted(kind: str) -> bool:
-    """Return whether the rows of a kind were written by hand, without commands."""
+    """Return True if the rows of a kind were written by hand, without commands."""
     lines = (FOLDER / kind / COMMANDS).read_text(encoding="utf-8").splitlines()
     return not any(shlex.split(line, comments=True) for line in lines)
 
 
 def differences(stored: ReportData, now: ReportData) -> Iterator[str]:
-    """Describe each difference: scores, losses and plans, then names and notes.
+    """Describe each difference: first scores, losses and plans, then names and notes.
 
-    Of a timed score only the measure and the metric are compared.
+    Of a score that is a time, only the measure and the metric are compared.
     """
     for what, rows in (
         ("score", lambda data: [_numbers(row) for row in data.scores]),
@@ -77,7 +77,7 @@ def differences(stored: ReportData, now: ReportData) -> Iterator[str]:
 
 
 def is_timed(row: Score) -> bool:
-    """Return whether the number is a time or a memory size.
+    """Return True if the value is a time or a memory size.
 
     >>> is_timed(Score("run", "sweep", "all", "wall time (seconds)", 83.4))
     True
@@ -114,7 +114,7 @@ def _layerwise(words: Sequence[str], work: Path) -> None:
 
 
 def _anywhere(text: str, work: Path) -> ReportData:
-    """Remove the directories and system name of this machine from the rows."""
+    """Remove the directories and the system name of this machine from the rows."""
     data = rows_of(text.replace(f"{work}{os.sep}", "").replace(str(work), "."), "the run")
     hardware = dict(data.manifest["hardware"])  # type: ignore[call-overload]
     hardware["platform"] = hardware["platform"].partition("-")[0]

@@ -1,4 +1,4 @@
-"""The compared parts of a page: the numbers of its figures without their style, and its visible text."""
+"""Extract the parts of a page that are compared: the numbers of its figures, and its visible text."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ AXES = ("x", "y", "z")
 ERRORS = ("error_x", "error_y")
 REACHES = ("array", "arrayminus")
 DIGITS = 12
-"""Significant digits of a number: a sum in another order differs behind them."""
+"""Significant digits of a number, since sums in another order differ in later digits."""
 LONGEST = 60
-"""Numbers of an array that is written out; of a longer one the shape and a hash are kept."""
+"""Maximum length of an array that is written out; a longer one is replaced by its shape and a hash."""
 
 BLOCK_NAMES = (
     "address article aside blockquote body button caption dd details div dl dt fieldset figcaption figure footer form",
@@ -30,7 +30,7 @@ UNSEEN = frozenset(("head", "script", "style", "svg"))
 def comparable_trace(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, object]:
     """Return the kind, name and numbers of a Plotly trace, without colors, sizes and hover text.
 
-    A position with a name on the axis, such as a plan, is written as that name.
+    A position that has a name on its axis, such as a plan, is replaced by that name.
     """
     found: dict[str, object] = {name: trace[name] for name in ("type", "name") if name in trace}
     for axis in AXES:
@@ -43,7 +43,6 @@ def comparable_trace(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> dic
 
 
 def comparable_figure(figure: Mapping[str, Any]) -> list[dict[str, object]]:
-    """Return the traces of a Plotly figure, `{"data": ..., "layout": ...}`, in drawing order."""
     return [comparable_trace(trace, figure["layout"]) for trace in figure["data"]]
 
 
@@ -61,12 +60,12 @@ def comparable_figures(html: str) -> dict[str, dict[str, Any]]:
 
 
 def visible_text(html: str) -> str:
-    """Return the visible text of a page, a block or table row per line, with collapsed whitespace."""
+    """Return the visible text of a page, with one line per block or table row and collapsed whitespace."""
     return "\n".join(_Page(html).lines) + "\n"
 
 
 def _named(values: object, axis: Mapping[str, Any]) -> object:
-    """Return the positions on an axis, as tick names where these are not numbers."""
+    """Replace positions on an axis by the names of their ticks, unless these are numbers."""
     names = dict(zip(axis.get("tickvals") or (), axis.get("ticktext") or (), strict=False))
     if not isinstance(values, list) or all(_is_number(name) for name in names.values()):
         return values
@@ -82,7 +81,7 @@ def _is_number(text: object) -> bool:
 
 
 def _array(values: object) -> object:
-    """Round the numbers of an array; a long one becomes its shape and a hash."""
+    """Round the numbers of an array. A long one becomes its shape and a hash."""
     rounded = _rounded(values)
     shape = _shape(rounded)
     if math.prod(shape) <= LONGEST:
@@ -121,7 +120,6 @@ class _Page(HTMLParser):
         self._end_line()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a line at a block, and skip hidden elements."""
         given = dict(attrs)
         if "data-figure" in given and "aria-label" in given:
             self.alternatives[str(given["data-figure"])] = str(given["aria-label"])
@@ -134,14 +132,12 @@ class _Page(HTMLParser):
             self._line += " | "
 
     def handle_endtag(self, tag: str) -> None:
-        """End a line with its block."""
         if self._hidden and tag == self._hidden[-1]:
             self._hidden.pop()
         if tag in BLOCKS:
             self._end_line()
 
     def handle_data(self, data: str) -> None:
-        """Add to the line, or to the data of the figures."""
         if not self._hidden:
             self._line += data
         elif self._hidden[-1] == "script" and self._is_data:

@@ -1,6 +1,6 @@
 """The texts and small models that the commands of golden runs read: `input NAME` in a command file.
 
-Each writes a directory of its name, the same on every call.
+Each input is written to a directory with its name, and is the same on every call.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def words(folder: Path) -> None:
 
 
 def grammar(folder: Path) -> None:
-    """Write forty documents of sentences like the generated pairs, so that their words are single tokens."""
+    """Write forty documents of sentences like the generated pairs, so that the words become single tokens."""
     shutil.copyfile(Path(__file__).with_name("grammar.txt"), folder / "grammar.txt")
 
 
@@ -46,7 +46,7 @@ def llama_config(folder: Path) -> None:
 
 
 def llama(folder: Path) -> None:
-    """Write that Llama with random weights and a tokenizer."""
+    """Write the Llama of `llama_config` with random weights and a tokenizer."""
     torch.manual_seed(0)
     LlamaForCausalLM(_llama()).save_pretrained(folder)
     train_bytepair([" ".join(SENTENCES)] * 4, VOCABULARY).save_pretrained(folder)
@@ -70,7 +70,7 @@ def vit(folder: Path) -> None:
 
 
 def glue(folder: Path) -> None:
-    """Write two tasks as BabyLM distributes them; the label is whether a text names a cat."""
+    """Write two tasks in the format of BabyLM. The label tells whether a text contains a cat."""
     columns = {"cola": ("sentence",), "rte": ("sentence1", "sentence2")}
     for task, names in columns.items():
         for part, numbers in (("train", range(48)), ("valid", range(100, 116))):

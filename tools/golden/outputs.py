@@ -1,4 +1,4 @@
-"""The frozen outputs of a kind of run: rendered from the stored rows, written, and compared."""
+"""Render, write and compare the stored outputs of a kind of run."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ COMPARED: Mapping[str, tuple[str, ...]] = {
 }
 """Kinds without rows that compare the stored runs of other kinds."""
 SHOWN = 12
-"""Lines of a difference that a failure shows."""
+"""Maximum number of differing lines that a failure shows."""
 
 
 def kinds() -> tuple[str, ...]:
-    """List the kinds of stored runs, and those that compare runs."""
     stored = sorted(path.name for path in FOLDER.iterdir() if has_run(path))
     return (*stored, *(name for name, others in COMPARED.items() if set(others) <= set(stored)))
 
@@ -41,19 +40,16 @@ def rendered(kind: str) -> dict[str, str]:
 
 @cache
 def stored(kind: str) -> ReportData:
-    """Read the stored rows of a kind."""
     return read_run(FOLDER / kind)
 
 
 def page_of(kind: str) -> str:
-    """Render the report of a kind as HTML."""
     if kind in COMPARED:
         return render(compare_side_by_side([(name, stored(name)) for name in COMPARED[kind]]))
     return render(stored(kind))
 
 
 def run_outputs(data: ReportData) -> dict[str, str]:
-    """Render the outputs of one run."""
     return _outputs(
         _verdicts((each.question, str(each.verdict), each.answer, each.number) for each in judge_published(data)),
         render(data),
@@ -78,13 +74,12 @@ def compared_outputs(runs: Sequence[tuple[str, ReportData]]) -> dict[str, str]:
 
 
 def write_outputs(kind: str) -> None:
-    """Render the frozen outputs of a kind again."""
     for name, text in rendered(kind).items():
         (FOLDER / kind / name).write_text(text, encoding="utf-8")
 
 
 def difference(kind: str, name: str, now: str) -> str | None:
-    """Describe how an output differs from its file, or return `None`."""
+    """Describe how an output differs from its file, or return `None` if it is equal."""
     path = FOLDER / kind / name
     before = path.read_text(encoding="utf-8") if path.is_file() else ""
     if before == now:
@@ -112,7 +107,6 @@ def _verdicts(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _figures(page: str) -> str:
-    """Format the figures of a page as JSON, a trace per line."""
     pictures = []
     for name, picture in comparable_figures(page).items():
         variants = (f" {_json(key)}: [\n{_lines(traces)}]" for key, traces in picture["variants"].items())

@@ -1,7 +1,7 @@
-"""The rows of a run as a JSON file for reviews: a row per line, under the column names.
+"""Store the rows of a run as a JSON file that can be reviewed, with one row per line.
 
-Columns are read by name. A row may omit trailing empty columns; an unknown column is rejected. Numbers are written
-exactly.
+Columns are read by name. A row may omit empty columns at its end, and an unknown column is rejected. Numbers are
+written exactly.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from layerwise.results.rows import Loss, Note, PlanRecord, Score
 
 FILE = "run.json"
 PACKED = "run.json.gz"
-"""The file of a run that is too long to be read: the same text, packed."""
+"""File name of a run that is too long to be read, which is compressed."""
 LONGEST = 60_000
-"""Characters of a file that is written as it is."""
+"""Maximum number of characters of a file that is not compressed."""
 
 TABLES: Mapping[str, type[Any]] = {"plans": PlanRecord, "scores": Score, "losses": Loss, "notes": Note}
 _ROW = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def write_run(folder: Path, data: ReportData) -> None:
-    """Replace the rows of a run in `folder`."""
     text = text_of(data)
     for name in (FILE, PACKED):
         (folder / name).unlink(missing_ok=True)
@@ -43,23 +42,20 @@ def read_run(folder: Path) -> ReportData:
 
 
 def has_run(folder: Path) -> bool:
-    """Return whether `folder` has a stored run."""
     return (folder / FILE).is_file() or (folder / PACKED).is_file()
 
 
 def stored_text(folder: Path) -> str:
-    """Read and decompress the stored run in `folder`."""
     packed = folder / PACKED
     return gzip.decompress(packed.read_bytes()).decode() if packed.is_file() else (folder / FILE).read_text("utf-8")
 
 
 def text_of(data: ReportData) -> str:
-    """Format the rows of a run as JSON."""
     return "\n".join(_lines(data)) + "\n"
 
 
 def rows_of(text: str, where: str) -> ReportData:
-    """Parse the rows of a run from JSON; `where` names it in errors."""
+    """Parse the rows of a run from JSON. Errors call the source `where`."""
     content = json.loads(text)
     tables: dict[str, Any] = {
         name: tuple(_rows(kind, content[name], f"{name} in {where}")) for name, kind in TABLES.items()
@@ -81,7 +77,7 @@ def _lines(data: ReportData) -> Iterator[str]:
 
 
 def _used(kind: type[Any], rows: Sequence[object]) -> list[str]:
-    """Return the required columns and those with a value in some row."""
+    """Return the required columns, and the others that have a value in some row."""
     columns = {item.name: item.default for item in fields(kind)}
     return [
         name
@@ -91,7 +87,7 @@ def _used(kind: type[Any], rows: Sequence[object]) -> list[str]:
 
 
 def _cells(row: object, columns: Sequence[str]) -> list[object]:
-    """Return the cells of a row up to the last with a value."""
+    """Return the cells of a row, without the empty ones at its end."""
     cells = [getattr(row, name) for name in columns]
     while cells and cells[-1] is None:
         cells.pop()

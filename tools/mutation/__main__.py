@@ -1,7 +1,7 @@
-"""Measure how many of the frozen mutants the fast tests kill: `python -m tools.mutation`.
+"""Measure how many of the stored mutants the fast tests kill: `python -m tools.mutation`.
 
-The tree is copied; the fast tests are run once under coverage; then each mutant is planted in the copy and the tests
-that execute its line are run until one fails. Results are stored, so that the same command resumes.
+The source tree is copied, and the fast tests are run once under coverage. Then each mutant is applied to the copy, and
+the tests that execute its line are run until one fails. Results are stored, so that the same command resumes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ MARKER = "not slow and not nightly"
 
 
 def main() -> None:
-    """Run or resume the measurement."""
     parser = argparse.ArgumentParser(description="How many of the frozen mutants the fast tests kill.")
     parser.add_argument("--results", type=Path, default=Path("build/mutation"), help="where the copy and results are")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after this time; run again to resume")
@@ -55,7 +54,7 @@ def _run(
     coverage: LineCoverage,
     minutes: float,
 ) -> None:
-    """Judge the remaining mutants, then run the killing tests without any mutant."""
+    """Judge the remaining mutants, then run the tests that killed any of them without a mutant."""
     failing = [name for name, test in coverage.tests.items() if not test.passes]
     print(f"{len(coverage.tests)} fast tests, {len(failing)} fail without a mutant: {failing}", flush=True)
     end = time.monotonic() + 60 * minutes
@@ -84,7 +83,6 @@ def _run(
 
 
 def _keep(kept: results.Results, mutant: Mutant, location: Location, seconds: float, outcome: Outcome) -> None:
-    """Store and print an outcome."""
     where = f"{location.file}:{location.change.start[0]} {location.definition} {mutant.operator}"
     kept.add(mutant.id, where, round(seconds, 1), outcome)
     ran = f"{outcome.ran} of {outcome.covering}"

@@ -27,8 +27,8 @@ SLOWER = 3.0  # times as long as without the mutant, after which a round is take
 class Outcome:
     """The outcome of a mutant: `killed`, `timeout`, `survived`, or `uncovered` if no test executes its line.
 
-    It is `alive so far` after only the first rounds. `killer` is the first test that failed and `message`
-    its error; `ran` of `covering` tests were run.
+    After only the first rounds, it is `alive so far`. `killer` is the first test that failed, and `message` its error.
+    Of `covering` tests that execute the line, `ran` were run.
     """
 
     outcome: str
@@ -39,7 +39,7 @@ class Outcome:
 
 
 def judge(copy: TreeCopy, location: Location, coverage: LineCoverage, folder: Path) -> Outcome:
-    """Plant the mutant in `copy` and run its covering tests except the last round, until one fails."""
+    """Apply the mutant to `copy` and run its covering tests, except those of the last round, until one fails."""
     covering = coverage.covering(location.file, location.lines)
     if not covering:
         return Outcome("uncovered", "", "", 0, 0)
@@ -55,11 +55,11 @@ def judge(copy: TreeCopy, location: Location, coverage: LineCoverage, folder: Pa
 def judge_together(
     copy: TreeCopy, locations: Mapping[int, Location], coverage: LineCoverage, folder: Path
 ) -> Iterator[tuple[int, Outcome]]:
-    """Run the last rounds of the mutants that are alive so far, together; return outcomes by number.
+    """Run the last rounds of the mutants that are alive so far, and yield their outcomes by number.
 
-    All mutants that fit into one program are planted together. If all tests pass, each mutant has survived. If one
-    fails, it is run on each covered mutant alone; those that it kills are removed, and the rest continues.
-    If it kills none of them alone, each runs its last round alone.
+    All mutants that do not conflict are applied together. If all tests pass, each of them has survived. If a test
+    fails, it is run on each covered mutant separately. The mutants that it kills are removed, and the rest continues.
+    If it kills none, the last round of each mutant is run separately.
     """
     covering = {name: coverage.covering(location.file, location.lines) for name, location in locations.items()}
     last = {name: last_round(covering[name], coverage, location.file) for name, location in locations.items()}
@@ -83,7 +83,7 @@ def judge_together(
 
 
 def last_round(covering: Collection[str], coverage: LineCoverage, file: str) -> frozenset[str]:
-    """Return the covering tests after the first rounds."""
+    """Return the covering tests that are not in the first rounds."""
     return frozenset().union(*rounds(covering, coverage, file)[len(ROUNDS) :])
 
 
@@ -109,7 +109,7 @@ def rounds(covering: Collection[str], coverage: LineCoverage, file: str) -> list
 def run_mutants(
     copy: TreeCopy, locations: Sequence[Location], tests: frozenset[str], coverage: LineCoverage, folder: Path
 ) -> Outcome:
-    """Plant compatible mutants and run tests until one fails."""
+    """Apply mutants that do not conflict, and run tests until one fails."""
     texts = planted_texts(copy, locations)
     assert texts is not None
     with copy.planted(texts):
@@ -122,7 +122,7 @@ def run_mutants(
 
 
 def run_tests(tree: Path, tests: frozenset[str], coverage: LineCoverage, folder: Path) -> tuple[Exit, str, str]:
-    """Run tests until one fails; return pytest's exit, the failed test and its error."""
+    """Run tests until one fails. Returns pytest's exit code, the failed test and its error."""
     result = folder / "failure.json"
     result.unlink(missing_ok=True)
     files: dict[str, float] = {}

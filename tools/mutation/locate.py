@@ -36,7 +36,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Missing:
-    """A mutant that is missing in a tree, and the reason."""
+    """The reason that a mutant was not found in a tree."""
 
     why: str
 
@@ -59,7 +59,7 @@ class Index:
         self._features = [_features(each.statements, each.forms) for each in found]
 
     def closest(self, texts: Sequence[str], forms: Sequence[str]) -> list[Definition]:
-        """Return the definitions that share most with one of these statements."""
+        """Return the definitions that share most with the given statements."""
         wanted = Counter(forms) + Counter(_words("\n".join(texts)))
         size = wanted.total()
         shares = [2 * (wanted & other).total() / (size + other.total()) for other in self._features]
