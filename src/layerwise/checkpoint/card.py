@@ -24,7 +24,6 @@ CARD = "README.md"
 TEMPLATE = Path(__file__).with_name("saved_card.md")
 MAX_CARD_BYTES = 2**20
 INHERITED = ("license", "license_name", "license_link", "language", "pipeline_tag")
-"""Card metadata that the new model inherits if all base models agree."""
 
 _HUB = "https://huggingface.co/"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")

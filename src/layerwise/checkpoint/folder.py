@@ -102,9 +102,9 @@ def refuse_in_the_way(folder: Path, overwrite: bool) -> None:
 
 @contextmanager
 def draft_of(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder, which replaces `folder` (or the target of this link) on success.
+    """Yield a temporary folder, which replaces `folder` on success. If `folder` is a link, its target is replaced.
 
-    If the process is killed, the old or the new folder is complete, and the next save removes the temporary one.
+    If the process is killed, either the old or the new folder exists, and the next save removes the temporary one.
     """
     folder = Path(os.path.realpath(folder))
     with _draft_beside(folder) as draft:

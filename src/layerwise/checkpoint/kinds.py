@@ -257,7 +257,6 @@ class Expectation:
 
 
 def blocks_path(settings: Mapping[str, Any]) -> str | None:
-    """Return the module path of the blocks in the model of `settings`, or None if it cannot be built."""
     with suppress(Exception):  # opening the model in memory reports the reason
         config = CONFIG_MAPPING[settings["model_type"]].from_dict(
             {name: value for name, value in settings.items() if name != "quantization_config"}

@@ -97,7 +97,6 @@ def _is_named(prefix: str, path: str) -> bool:
 
 
 def unlike_layers(names: LayerNames, shapes: Mapping[str, object]) -> bool:
-    """Return True if layers differ in the `shapes` of their tensors."""
     first, *others = names.layers
     return any({r: shapes[n] for r, n in each.items()} != {r: shapes[n] for r, n in first.items()} for each in others)
 

@@ -92,7 +92,6 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, A
 
 
 def write_code(folder: Path, kind: Any, planned: bool) -> dict[str, str]:
-    """Write the code for models of class `kind` into `folder`, and return its `auto_map`."""
     automatic = automatic_classes(kind)
     own = kind.__module__.startswith(OWN)
     names = sorted(set(automatic.values()))

@@ -149,7 +149,6 @@ def predicts_further(groups: Mapping[str, int], prefix: str, order: Sequence[int
 
 
 def drop_predicting_layers(config: Any) -> None:
-    """Set the number of layers for multi-token prediction to 0, in `config` and its parts."""
     for each in _configs(config):
         vars(each).update({name: type(value)() for name, value in _predicting_settings(each)})
 

@@ -36,7 +36,6 @@ MAX_VALUE = 2**12
 """Maximum bytes of a text, and elements of an array, that are kept in memory."""
 
 CONVERT_AGAIN = "fetch it again, or convert the model again"
-"""Advice for a damaged file."""
 
 MAX_DIMENSIONS = 4
 MAX_ALIGNMENT = 2**16
@@ -104,7 +103,7 @@ class GGUFFile:
 
     @property
     def architecture(self) -> str:
-        """The architecture, such as `llama`, which prefixes the keys of settings; or `imatrix`."""
+        """The architecture, such as `llama` (or `imatrix`). The keys of its settings begin with this name."""
         return str((self.entries.get(ARCHITECTURE) or self.entries[TYPE]).value)
 
     def setting(self, name: str) -> Any:
@@ -270,7 +269,7 @@ def _header(cursor: _Cursor, alignment: int) -> GGUFTensor:
         raise _MalformedError(f"has the empty dimensions {shown(shape)} for {what}")
     if shape[0] % kind.values:
         raise _MalformedError(
-            f"has rows of {shape[0]:,} for {what}, which must be a multiple of {kind.values} for {kind.name}"
+            f"has rows of {shape[0]:,} values in {what}, but {kind.name} requires a multiple of {kind.values}"
         )
     if offset % alignment:
         raise _MalformedError(f"has {what} at byte {offset:,} of the data, which must be a multiple of {alignment}")

@@ -152,7 +152,6 @@ def _predicting(file: GGUFFile) -> int:
 
 
 def layer_bytes(file: GGUFFile) -> list[int]:
-    """Return the number of bytes of each layer's tensors."""
     sizes = [0] * depth_of(file)
     for name, tensor in file.tensors.items():
         match = _BLOCK.fullmatch(name)
@@ -162,10 +161,10 @@ def layer_bytes(file: GGUFFile) -> list[int]:
 
 
 def planned_file(file: GGUFFile, order: Sequence[int]) -> PlannedFile:
-    """Reorder the layers of the file as in `order`, all below `depth_of(file)`.
+    """Reorder the layers of the file as in `order`, whose numbers must be below `depth_of(file)`.
 
-    Layers for multi-token prediction follow the last of them. Raises `UnsupportedModelError` if the metadata cannot
-    express the plan.
+    Layers for multi-token prediction stay at the end. Raises `UnsupportedModelError` if the metadata cannot express the
+    plan.
     """
     depth = depth_of(file)
     if list(order) == list(range(depth)):  # keep the order of its tensors

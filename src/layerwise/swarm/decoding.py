@@ -38,8 +38,6 @@ from layerwise.swarm.wire import agree, encode, to_tensor
 
 @dataclass
 class GenerationInputs:
-    """Inputs that `generate` prepares before its decoding loop."""
-
     ids: Tensor
     processors: Any
     criteria: Any

@@ -111,7 +111,6 @@ WARNINGS = ("lost", "late", "quarantined", "degraded")
 MAX_EVENTS = 1000
 
 MAX_SERVED = 100
-"""Maximum number of recent requests whose names are kept per node."""
 
 
 @dataclass(slots=True)
@@ -161,7 +160,7 @@ class NodeRecord:
         return median(self.per_layer) if self.per_layer else 1e-3
 
     def call_latency(self, now: float) -> float:
-        """Return the seconds that a new call waits: its usual overhead (1 ms before the first call) and the queue."""
+        """Return the seconds that a new call takes in addition to its layers: the usual overhead, and the queue."""
         usual, silence = median(self.overhead) if self.overhead else 1e-3, self.silence(now)
         late = silence if silence >= self.latencies.floor else 0.0
         return usual + late + self.waiting * len(self.layers) * self.layer_seconds

@@ -41,8 +41,8 @@ def find_route(
 ) -> tuple[Segment, ...] | NoRoute:
     """Choose a node for each layer evaluation in `visits` so that the total time is minimal.
 
-    Dynamic programming over the evaluations and the node that ran the last one. Each waiting call of a node counts as
-    an evaluation of all its layers, so a busy node costs more.
+    It uses dynamic programming over pairs of evaluation and node. Each waiting call of a node counts as an evaluation
+    of all its layers, so a busy node costs more.
     """
     nodes = sorted(records, key=lambda record: record.name)
     seconds = np.full((len(visits), len(nodes)), np.inf)
@@ -163,9 +163,9 @@ class SwarmRequest:
     """A running request. Nodes identify it by its unique `key`.
 
     `recapture` captures one forward pass over all tokens so far, and `index` counts the passes since then. `contacted`
-    holds the nodes that received a message. `used` maps nodes whose results were used to the first token concerned, and
-    `doubted` does so for nodes found to be wrong. `checkers` maps a segment to the node that also computes it.
-    `written` holds the plan of each pass.
+    holds the nodes that received a message. `used` maps each node whose results were used to the first token that used
+    them, and `doubted` each node that returned wrong results to the first token affected. `checkers` maps a segment to
+    the node that also computes it. `written` holds the plan of each pass.
     """
 
     request: str

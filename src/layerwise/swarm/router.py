@@ -104,7 +104,6 @@ class Router:
                 after = segment.visits[-1].slot
 
     def _next_segment(self, session: SwarmRequest, position: int, *, in_group: bool) -> Segment | None:
-        """Return the next segment, or None after removing lost layers. May raise `RestartNeededError`."""
         visits = session.live.visits[position:]
         segment = next((segment for segment in session.segments if segment.visits[0] == visits[0]), None)
         if segment is not None and segment.node not in session.failures and self._is_usable(segment):

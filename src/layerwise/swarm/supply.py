@@ -64,7 +64,6 @@ def assign_missing(layers: Sequence[RemoteLayer], live: Placement, replicas: int
 
 
 LOAD_SECONDS = 600.0
-"""Maximum seconds for a node to load the layers of one message."""
 
 MAX_MESSAGE_BYTES = 2**27
 """Maximum bytes of weights in a message with more than one layer, which limits the memory of the router."""

@@ -131,7 +131,7 @@ def encode(captured: Capture, layers: Iterable[int], index: int = 0, state: Arra
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """A decoded call: its arguments, the key of its hidden state, and the keys and classes of its caches."""
+    """A decoded call of a block. Keys are positions or keywords of arguments; `caches` also has cache classes."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]

@@ -195,7 +195,6 @@ _LAYOUTS: dict[str, tuple[str, ...]] = {
 }
 _STEMS: dict[str, frozenset[str]] = {"blimp": PARADIGMS, "supplement": SUPPLEMENT, "ewok": frozenset()}
 SUITES = tuple(_LAYOUTS)
-"""The published suites that `find_pairs` looks for."""
 
 
 def find_pairs(suite: str, folder: Path, *, password: str | None = None) -> PairSet:

@@ -23,7 +23,6 @@ from layerwise.data.text.vocabulary import PARAGRAPH, TAB
 from layerwise.errors import DataError
 
 BATCH = 2**20
-"""Number of characters that are tokenized at a time."""
 
 Sentences = list[list[int]]
 

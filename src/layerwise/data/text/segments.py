@@ -19,7 +19,6 @@ from layerwise.data.text.encoding import Encoded, hide_progress_bars
 from layerwise.errors import DataError
 
 AROUND = 2
-"""Number of special tokens around a segment (`[CLS]` and `[SEP]`)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -57,7 +57,7 @@ def read_images(
 ) -> Splits:
     """Read and split the images of a directory, a hub dataset, or `digits`.
 
-    Every image is read once first, so that damaged files are reported before training starts. An image that occurs in
+    All images are read first, so that damaged files are reported before training starts. An image that occurs in
     two splits stays in the later one.
 
     Args:
@@ -72,7 +72,7 @@ def read_images(
         progress: Called with (done, total) while images are read.
 
     Raises:
-        DataError: If the path is missing or a file, or there are no classes or too few images.
+        DataError: If the path does not exist or is a file, or if there are too few classes or images.
     """
     if str(where) == "digits" and not Path(where).exists():
         splits = digits(augmentation, preprocessing, limit=limit, seed=seed)

@@ -21,12 +21,9 @@ from layerwise.swarm.messages import Gone, Message, Refused, Response, pack, unp
 from layerwise.swarm.nodes.node import Node
 
 START_SECONDS = 300.0
-"""Maximum seconds until all nodes have started."""
 
 
 class NodeActor:
-    """A `Node` in a separate process. Ray calls one method at a time."""
-
     def __init__(self, name: str, folder: str, paths: tuple[str, ...], device: str) -> None:
         use_environment(folder, paths)
         torch.set_num_threads(1)

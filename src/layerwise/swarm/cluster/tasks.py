@@ -13,7 +13,6 @@ from layerwise.errors import LayerwiseError, SwarmError
 from layerwise.swarm.cluster.connection import LOCAL, Connection, format_cause, use_environment
 
 MAX_RETRIES = 3
-"""Maximum number of retries of a task whose process ended."""
 
 OpenTask: TypeAlias = Callable[[Any], Callable[[Any], Any]]
 """Function that each process calls once with the shared value. It returns the function that computes a task."""

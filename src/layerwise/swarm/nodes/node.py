@@ -199,8 +199,6 @@ class NodeLayer:
 
 @dataclass(slots=True)
 class _VisitState:
-    """State of one layer evaluation of a request: cache, numbers of passes and tokens, and last call."""
-
     cache: Any = None
     passes: int = 0
     tokens: int = 0
@@ -254,7 +252,6 @@ class Node:
         return tuple(sorted(self._blocks))
 
     def add_layer(self, layer: RemoteLayer, held: NodeLayer) -> None:
-        """Add a block of this process. `handle(LoadLayers(...))` adds blocks from bytes."""
         self._blocks[layer] = held
 
     def restart(self) -> None:

@@ -73,8 +73,6 @@ def generation_routes(state: ServerState) -> APIRouter:
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """A chunk of the text of an answer. The last one also has the `Answer`."""
-
     text: str
     answer: Answer | None = None
 

@@ -222,8 +222,6 @@ def _nats_fields(expected: ExpectedCost) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """Formats answers as the JSON of a completion or chat."""
-
     chat: bool
     model: str
     prompt_tokens: int
@@ -289,8 +287,6 @@ NEXT_TURN = "\nuser:"
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Token ids of a prompt, and the sampling settings of its answer."""
-
     ids: tuple[int, ...]
     decoding: Decoding
 

@@ -200,8 +200,6 @@ _CACHE_SECONDS = 1.0
 
 
 class Readiness:
-    """Readiness check, shared by concurrent health checks and cached for a second."""
-
     def __init__(self, service: Service, seconds: float) -> None:
         self._service, self._seconds = service, seconds
         self._checking = asyncio.Lock()
@@ -232,7 +230,6 @@ class ServerState:
         self.created = int(time.time())
 
     def check_model(self, model: str | None) -> None:
-        """Raise `RequestError` if a request names another model."""
         if model is not None and model != self.service.name:
             message = f"model must be {self.service.name!r}, got {model[:80]!r}."
             raise RequestError(404, "model_not_found", message, param="model")
