@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TO_GGUF = (
-    "pass two models, a, the file that the folder was made from, and b, the folder, with the plan b:0-27; or convert "
+    "pass the models a (the file that the folder was made from) and b (the folder) with the plan b:0-27, or convert "
     "the folder with llama.cpp's convert_hf_to_gguf.py"
 )
 

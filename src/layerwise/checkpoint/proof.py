@@ -48,7 +48,7 @@ def proof_inputs(stack: Stack, inputs: Mapping[str, Tensor] | None) -> Mapping[s
 def _explain_missing_inputs(model: nn.Module) -> str:
     return (
         f"layerwise cannot build example inputs for {type(model).__name__}. Pass some: save(stack, plan, folder, "
-        "inputs=...). To skip the check, use --no-prove with a model folder."
+        "inputs=...). Or pass a model folder and skip the check with --no-prove."
     )
 
 

@@ -46,7 +46,7 @@ KINDS: Mapping[str, Callable[[int, int], object]] = {
     "rescale_every_n_layers": lambda layer, period: layer // period,
     "n_deepstack_layers": lambda layer, count: layer + 1 if layer < count else 0,
 }
-"""Settings that define the kind of each layer by one number (0 disables them), with the rule for that."""
+"""Settings that define the kinds of layers by one number (0: disabled), as functions of layer and number."""
 
 PERIODS: Mapping[str, int] = {
     "afmoe": 4,
@@ -107,7 +107,7 @@ BOUND: Mapping[str, str] = {
     "minimax-01": "how fast a layer forgets depends on its number, and on the number of layers",
     "rwkv7": "all of its layers read what the first one computed",
 }
-"""Architectures whose layers depend on their numbers in ways that no setting expresses."""
+"""Architectures whose layers depend on their numbers in ways that no setting expresses, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ MAX_MEDIANS = 10.0
 """Maximum deadline relative to the median latency of all nodes."""
 
 MAX_FIRST_DEADLINES = 3.0
-"""Maximum deadline relative to the deadline of a first call (30 s for 10 s)."""
+"""Maximum deadline, relative to the deadline of a first call (10 s by default, so 30 s)."""
 
 FIRST_PER_WORK = 0.02
 """Seconds added to the deadline of a first call for each layer evaluation of one token."""

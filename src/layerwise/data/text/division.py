@@ -16,7 +16,7 @@ from layerwise.data.text.documents import Document, split_chunks
 from layerwise.errors import DataError
 
 SHARES = (0.8, 0.1, 0.1)
-"""Shares of training, validation and test documents."""
+"""Fractions of documents for training, validation and testing."""
 
 LARGE = 0.05
 """Documents with more than this fraction of the text, half of the held-out fraction, are cut into chunks."""

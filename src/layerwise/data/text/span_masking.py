@@ -35,7 +35,7 @@ ALGORITHM = "spans of SpanBERT, drawn by Philox"
 MAX_SPAN = 10
 
 _SHOWN_AS_MASK, _SHOWN_AS_RANDOM = 0.8, 0.9
-"""A span whose uniform number is below the first becomes `[MASK]`, and below the second, random tokens."""
+"""A span becomes `[MASK]` if its uniform number is below the first, or random tokens if it is below the second."""
 
 _SHORTENED = 0.1
 

@@ -40,7 +40,7 @@ SPLIT_NAMES: Mapping[str, str] = MappingProxyType(
         "dev": "validation",
     }
 )
-"""Splits by their names in directories and datasets."""
+"""Maps the names that directories and datasets use for splits to the names used here."""
 
 
 @dataclass(frozen=True, slots=True)

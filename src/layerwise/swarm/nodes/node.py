@@ -174,7 +174,7 @@ MEASURE_EVERY = 16
 """Number of passes between two measurements of the size of a request's caches."""
 
 MAX_REQUESTS = 1024
-"""Maximum number of requests with caches. Beyond it, the least recently used request is recomputed if it continues."""
+"""Maximum number of requests with caches. Beyond it, the caches of the least recently used one are freed."""
 
 LEASE_SECONDS = 300.0
 """Seconds after the last message of a request until its caches are freed."""
