@@ -152,6 +152,7 @@ def _predicting(file: GGUFFile) -> int:
 
 
 def layer_bytes(file: GGUFFile) -> list[int]:
+    """Return the number of bytes of each layer's tensors."""
     sizes = [0] * depth_of(file)
     for name, tensor in file.tensors.items():
         match = _BLOCK.fullmatch(name)

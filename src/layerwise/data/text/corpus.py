@@ -40,7 +40,7 @@ class Corpus:
 
     @classmethod
     def of(cls, texts: Iterable[str], name: str = "texts") -> Corpus:
-        """Create a corpus of texts, numbered to give them ids.
+        """Create a corpus of texts. The id of a text is its number.
 
         >>> [document.id for document in Corpus.of(["a text", "another"]).documents]
         ['0', '1']
