@@ -41,7 +41,7 @@ MEANS = {
     "empty dimension": "has the empty dimensions",
     "large dimension": "is truncated",
     "tensor type": "has the unknown type",
-    "part of a block": "must be a multiple of 32 for Q8_0",
+    "part of a block": "but Q8_0 requires a multiple of 32",
     "misaligned": "must be a multiple of 32",
     "beyond the end": "is truncated",
     "overlapping": "in the same bytes",
