@@ -104,7 +104,7 @@ def test_runs_are_not_overwritten_or_resumed_from_nothing(tmp_path: Path) -> Non
     (tmp_path / "log.jsonl").write_text("")
     with pytest.raises(RunError, match="add --resume"):
         language_model.train(_tiny(), tmp_path)
-    with pytest.raises(RunError, match="holds no checkpoint"):
+    with pytest.raises(RunError, match="has no checkpoint"):
         language_model.train(_tiny(), tmp_path, resume=True)
 
 
