@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from laws.symbolic import distinct_evaluations
 from layerwise.errors import PlanError
 from layerwise.plan import FAMILIES, Member, Plan, Reduction, edits, families, family
-from layerwise.plan.painters import PAINTERS_SEEDS, painters, published_windows
+from layerwise.plan.painters import PAINTERS_SEEDS, LayerWindow, half_window, painters, published_windows, window
 
 
 def naive_evaluations(members: tuple[Member, ...]) -> int:
@@ -218,3 +218,11 @@ def test_other_seeds_and_loops() -> None:
     assert widest["looped_parallel_1"] == widest["parallel"]
     assert widest["looped_parallel"] == widest["parallel"] + "*3"
     assert widest["looped_parallel_5"] == widest["parallel"] + "*5"
+
+
+def test_strategies_are_compared_only_on_one_window() -> None:
+    """Families whose plans of one size change different layers have no window to compare strategies on."""
+    others = [member for name in FAMILIES if name != "painters" for member in family(name, 6)]
+    assert half_window(others, 6) is None
+    assert half_window([*others, *window(6, 1, 2)], 6) == LayerWindow("window 1-2", 2)
+    assert half_window([*others, *window(6, 1, 2), *painters(6)], 6) == LayerWindow("painters", 3)

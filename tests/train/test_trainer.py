@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from layerwise.plan.samplers import Fixed, Sampler, SeededSampler, Shuffle
 from layerwise.stack import load
 from layerwise.train.data_order import LengthGroupedSampler, ReproducibleDataset
 from layerwise.train.trainer import PlanTrainer
+from layerwise.train.validation import DividedBatches, DividedValidation
 from tier import first_fast
 from train.tiny_models import (
     VOCABULARY,
@@ -351,3 +353,23 @@ def test_batches_group_texts_by_length() -> None:
     lengths = [batch[0] for batch in batches[:-1]]
     assert lengths != sorted(lengths), "short texts first, and long ones last"
     assert len(batches[-1]) == 1, "the batch that is not full is the last"
+
+
+@pytest.mark.parametrize("widest", [torch.float64, torch.float32], ids=["cpu", "mps"])
+def test_a_divided_loss_needs_no_float64(monkeypatch: pytest.MonkeyPatch, widest: torch.dtype) -> None:
+    """The sums of a batch have the widest dtype of the device of the loss, since MPS lacks float64."""
+    sums = []
+
+    def reduce(scored: Tensor, _: str) -> Tensor:
+        sums.append(scored)
+        return scored + torch.tensor([6.0, 2.0])  # the other process has two labels with a loss of 3
+
+    trainer = DividedValidation.__new__(DividedValidation)
+    trainer._divided, trainer._losses = DividedBatches(2, 2, 2, 0), []
+    trainer.accelerator, trainer._loss_shifts_labels = SimpleNamespace(reduce=reduce), True
+    monkeypatch.setattr("layerwise.train.validation.widest_dtype", lambda _: widest)
+    monkeypatch.setattr(Trainer, "prediction_step", lambda *_: (torch.tensor(1.5), None, None))
+    loss, *_ = trainer.prediction_step(None, {"labels": torch.ones(1, 5, dtype=torch.long)})
+    assert sums[0].dtype == widest
+    assert loss == torch.tensor((4 * 1.5 + 6) / 6)
+    assert trainer._losses == [2.0]

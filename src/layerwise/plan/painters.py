@@ -159,9 +159,6 @@ def repeat_middle(plan: Plan | str, start: int, stop: int) -> Plan:
 
 PUBLISHED = "painters"
 
-NUMBERED = frozenset({"looped", "gain_sweep"})
-"""Families whose strategies are loop counts or gains."""
-
 
 class SweptPlan(Protocol):
     @property
@@ -191,15 +188,15 @@ def curve_families(plans: Iterable[SweptPlan]) -> tuple[str, ...]:
 def half_window(plans: Iterable[SweptPlan], depth: int) -> LayerWindow | None:
     """Choose a family and the number of affected layers that is nearest to half of the depth.
 
-    The family is `painters` if it was run, otherwise the first with a curve, otherwise the first explicit window. Only
-    the numbers of layers for which most strategies were run are considered.
+    The family is the Painters' if it was run, otherwise the first explicit window. Other families have no window whose
+    strategies could be compared: their plans of one size change different layers. Only the numbers of layers for which
+    most strategies were run are considered.
     """
     known = list(plans)
-    families = tuple(family for family in curve_families(known) if family not in NUMBERED)
-    families = families or tuple(each.family for each in known if each.family.startswith(f"{WINDOW} "))
-    if not families:
+    explicit = (each.family for each in known if each.family.startswith(f"{WINDOW} "))
+    family = PUBLISHED if PUBLISHED in curve_families(known) else next(explicit, None)
+    if family is None:
         return None
-    family = PUBLISHED if PUBLISHED in families else families[0]
     return LayerWindow(family, half_depth((each for each in known if each.family == family), depth))
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from layerwise.data.batches import IGNORED
+from layerwise.measure.stats.float64 import widest_dtype
 from layerwise.train.measured import MeasuredTrainer
 
 
@@ -85,7 +86,7 @@ class DividedValidation(MeasuredTrainer):
         has_row = self._divided.process < len(self._divided.batches[len(self._losses)])
         count = int((labels != IGNORED).sum()) if has_row else 0
         loss, *others = result
-        scored = torch.zeros(2, dtype=torch.float64, device=loss.device)
+        scored = torch.zeros(2, dtype=widest_dtype(loss.device), device=loss.device)
         if count:
             scored[0], scored[1] = loss * count, count
         scored = self.accelerator.reduce(scored, "sum")

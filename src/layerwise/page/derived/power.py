@@ -1,4 +1,4 @@
-"""The amount of text that is needed to detect an effect: tokens = tokens read * (mde / effect)^2."""
+"""Describe the text that was read, and the amount that is needed to detect an effect."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 
+from layerwise.measure.stats.effects import estimate_tokens_needed
 from layerwise.page.data import ReportData
 from layerwise.page.formatting import format_count, format_number
 from layerwise.results import vocabulary as vocab
@@ -20,21 +21,6 @@ ON_TEXT = (vocab.EFFECT, vocab.SEARCH, *vocab.DIAGNOSED)
 
 MOST = 100
 """Maximum multiple of the text that is proposed."""
-
-
-def estimate_tokens_needed(score: Score, wanted: float | None = None) -> int | None:
-    """Return the number of tokens needed to detect an effect of `wanted` nats; None if unknown or already reached.
-
-    By default, `wanted` is the observed effect.
-
-    >>> estimate_tokens_needed(Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000))
-    4000
-    """
-    effect = score.value if wanted is None else wanted
-    if not effect or score.mde is None or score.tokens is None:
-        return None
-    needed = round(score.tokens * (score.mde / effect) ** 2, -2)
-    return int(needed) if math.isfinite(needed) and needed > score.tokens else None
 
 
 def describe_tokens_needed(rows: Iterable[Score], wanted: float | None = None) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import mean
 
+from layerwise.measure.stats.effects import estimate_tokens_needed
 from layerwise.page.data import ReportData
-from layerwise.page.derived.power import BEYOND_REASON, estimate_tokens_needed
+from layerwise.page.derived.power import BEYOND_REASON
 from layerwise.page.finding import Effect, describe_loss_change, is_equal, judge_effect
 from layerwise.page.formatting import (
     ABSENT,
