@@ -36,6 +36,16 @@ def refuse_inexpressible(plan: Plan, compact: str = ", write it with --compact,"
         )
 
 
+def needs_compact(plan: Plan) -> bool:
+    """Return True if only a compact checkpoint can store a plan, since it has groups or sublayers.
+
+    >>> [needs_compact(Plan.parse(text)) for text in ("0 2*3 1", "0 (1|2)", "0 1.mlp", "0 (1.attn):gain=0.5 1.mlp")]
+    [False, True, True, False]
+    """
+    steps = join_sublayers(plan)[0].steps()
+    return any(step.sublayer is not None or step.opens or step.closes for step in steps)
+
+
 def stored_layers(plan: Plan) -> Plan:
     """Return the plan that visits each layer of `plan` once, in ascending order.
 

@@ -7,7 +7,7 @@ value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -199,6 +199,16 @@ def join_words(words: Sequence[str], word: str = "and") -> str:
     ('a', 'a and b', 'a, b or c')
     """
     return f" {word} ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+
+
+def name_layers(layers: Iterable[int | None]) -> str:
+    """Name layers in a sentence.
+
+    >>> name_layers([3]), name_layers([3, 5, 7])
+    ('layer 3', 'layers 3, 5 and 7')
+    """
+    numbers = list(map(str, layers))
+    return f"layer{'s' if len(numbers) > 1 else ''} {join_words(numbers)}"
 
 
 def format_count(number: int, noun: str) -> str:

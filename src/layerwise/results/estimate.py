@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -112,3 +113,34 @@ class Estimate:
         above = math.hypot(self.high - self.value, other.value - other.low)
         value = self.value - other.value
         return Estimate(value, value - below, value + above)
+
+
+def estimate_tokens_needed(score: Score, wanted: float | None = None) -> int | None:
+    """Return the number of tokens needed to detect an effect of `wanted` nats; None if unknown or already reached.
+
+        tokens = tokens read * (mde / effect)^2
+
+    By default, `wanted` is the observed effect.
+
+    >>> estimate_tokens_needed(Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000))
+    4000
+    """
+    effect = score.value if wanted is None else wanted
+    if not effect or score.mde is None or score.tokens is None:
+        return None
+    needed = round(score.tokens * (score.mde / effect) ** 2, -2)
+    return int(needed) if math.isfinite(needed) and needed > score.tokens else None
+
+
+def is_extreme(score: Score, others: Iterable[Score]) -> bool:
+    """Check that the lowest or highest of several effects is significantly so: its interval overlaps no other.
+
+    The two-sided test of a difference from the extreme estimate needs no correction for having selected it (Hung and
+    Fithian 2019, Annals of Statistics 47, 758-782), and intervals that do not overlap are a stricter criterion.
+
+    >>> effects = [Score("effect", "delta_nll", value, value - 0.2, value + 0.2) for value in (0.1, 0.3, 2.0)]
+    >>> is_extreme(effects[2], effects[:2]), is_extreme(effects[0], effects[1:])
+    (True, False)
+    """
+    own = Estimate.read(score)
+    return all(own.high < other.low or own.low > other.high for other in map(Estimate.read, others))

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from layerwise.bounded import kind_of
 from layerwise.data.model_location import location_of
+from layerwise.data.text.text_stream import TextStream
 from layerwise.data.vision.preprocessing import Preprocessing, load_preprocessing
 from layerwise.errors import BelowQuorumError, SwarmError
 from layerwise.stack import Stack
@@ -48,7 +49,6 @@ from layerwise.swarm.request import LivePlan, SwarmRequest, find_layers
 from layerwise.swarm.router import Router
 from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.supply import Supply
-from layerwise.swarm.text_stream import TextStream
 
 if TYPE_CHECKING:
     from PIL.Image import Image

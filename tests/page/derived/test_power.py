@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.measure.stats.effects import estimate_tokens_needed
 from layerwise.page import ReportData
 from layerwise.page.derived.power import describe_text, describe_tokens_needed
+from layerwise.results.estimate import estimate_tokens_needed
 from layerwise.results.rows import Score
 
 nats = st.floats(1e-3, 10.0)

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 
 from layerwise import load
 from layerwise.stack import Stack
-from layerwise.studies.play.app import MAX_BODY_BYTES, create_app
+from layerwise.studies.play.app import create_app
 from layerwise.studies.play.playground import Playground
 from layerwise.swarm.serve.run import address_of, listen, make_server
 from layerwise.swarm.serve.settings import ServeSettings
@@ -32,7 +32,6 @@ def open_playground(*evidence: str, text: str | None = None) -> Playground:
 
 @contextmanager
 def client(playground: Playground | None = None, **settings: Any) -> Iterator[TestClient]:
-    settings = {"max_body_bytes": MAX_BODY_BYTES, **settings}
     app = create_app(playground or open_playground(), ServeSettings(**settings))
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as made:
         yield made
@@ -71,7 +70,7 @@ class Running:
 
 @contextmanager
 def run_server(playground: Playground | None = None) -> Iterator[Running]:
-    settings = ServeSettings(port=0, max_body_bytes=MAX_BODY_BYTES, drain_seconds=0)
+    settings = ServeSettings(port=0, drain_seconds=0)
     app = create_app(playground or open_playground(), settings)
     with listen(settings.host, settings.port) as listener:
         server = make_server(app, settings)

@@ -153,7 +153,7 @@ def test_a_stored_sweep_colors_the_strip(tmp_path: Path) -> None:
         (event,) = events(http.post("/api/importance", json={}))
     assert event["done"]
     assert event["measured"] == 12
-    assert event["finding"].startswith("Layer ")
+    assert "layer 0 costs most: +" in event["finding"]
     other = sweep(demo(), corpus, families=(), plans=("0-5",), run=tmp_path / "other", similarity=False, tokens="all")
     with pytest.raises(RunError, match="leave_one_out"):
         open_playground(str(other.folder))

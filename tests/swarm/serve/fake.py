@@ -10,6 +10,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from layerwise.data.text.text_stream import TextStream
 from layerwise.swarm.answer import (
     Answer,
     Decoding,
@@ -21,7 +22,6 @@ from layerwise.swarm.answer import (
     RequestView,
     TokenSpan,
 )
-from layerwise.swarm.text_stream import TextStream
 
 TEXT = "The swarm goes on: αβγ 😀 日本.\n"
 DEPTH = 12

@@ -16,9 +16,9 @@ from PIL import Image
 from tokenizers import decoders, models
 from transformers import PreTrainedTokenizerFast
 
+from layerwise.data.text.text_stream import REPLACEMENT, TextStream
 from layerwise.swarm.serve.app import decode_image
 from layerwise.swarm.serve.responses import RequestError
-from layerwise.swarm.text_stream import REPLACEMENT, TextStream
 from swarm.serve.fake import FakeSwarm, byte_tokenizer
 from swarm.serve.serving import client
 

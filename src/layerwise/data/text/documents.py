@@ -98,6 +98,23 @@ def split_chunks(document: Document) -> tuple[Document, ...]:
     )
 
 
+def split_paragraphs(text: str) -> list[str]:
+    r"""Split a text at blank lines; a paragraph of one word stays with the next one, since one token has no loss.
+
+    >>> split_paragraphs("One.\n\n \nTwo,\nof two lines.\n\nThree paragraphs.\n\nEnd")
+    ['One.\n\nTwo,\nof two lines.', 'Three paragraphs.\n\nEnd']
+    """
+    joined: list[str] = []
+    for part in filter(None, map(str.strip, re.split(r"\n\s*\n", text))):
+        if joined and len(joined[-1].split()) < 2:
+            joined[-1] += f"\n\n{part}"
+        else:
+            joined.append(part)
+    if len(joined) > 1 and len(joined[-1].split()) < 2:
+        joined[-2:] = ["\n\n".join(joined[-2:])]
+    return joined
+
+
 def join_chunks(documents: Iterable[Document]) -> tuple[Document, ...]:
     result: list[Document] = []
     for original_id, group in groupby(documents, key=lambda each: each.part_of):

@@ -36,7 +36,7 @@ class ProgressiveImportance:
     Attributes:
         stack: The model.
         data: The text.
-        scores: The latest effect of skipping each layer, in nats/token.
+        scores: The latest effect of skipping each layer, in nats/token; effects that are given are not measured.
 
     Example:
         >>> from layerwise import demo_corpus, load
@@ -63,7 +63,7 @@ class ProgressiveImportance:
         starts = range(0, max(1, len(order) - size + 1), size)
         parts = (order[start:end] for start, end in pairwise((*starts, len(order))))
         self._rounds = [select_pieces(self.data, part) for part in parts]
-        self._read = dict.fromkeys(range(self.stack.depth), 0)
+        self._read = dict.fromkeys(range(self.stack.depth), len(self._rounds) if self.scores else 0)
 
     @property
     def is_complete(self) -> bool:

@@ -6,11 +6,12 @@ as Painters" (Sun et al. 2024, arXiv 2407.09298, figure 16) averages the keys an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.generation.streamers import BaseStreamer
 
 from layerwise.errors import MeasureError
 from layerwise.measure.language.evaluation_data import find_objective
@@ -84,16 +85,26 @@ def score_continuation(stack: Stack, plan: Plan, ids: Tensor, tokens: Sequence[i
 
 
 def generate(
-    stack: Stack, plan: Plan, ids: Tensor, new_tokens: int, *, temperature: float = 0.0, streamer: Any = None
+    stack: Stack,
+    plan: Plan,
+    ids: Tensor,
+    new_tokens: int,
+    *,
+    temperature: float = 0.0,
+    seed: int = 0,
+    receive: Callable[[int], None] | None = None,
 ) -> list[int]:
     """Generate at most `new_tokens` tokens after the prompt `ids` (1, seq) under `plan`.
 
-    A temperature of 0 means greedy decoding. `streamer` is a transformers streamer, which receives each token.
+    A temperature of 0 means greedy decoding. `receive` is called with each token; an exception that it raises ends the
+    generation.
     """
     model: Any = stack.model
     config = model.generation_config
     padding = next((token for token in (config.pad_token_id, config.eos_token_id) if isinstance(token, int)), 0)
-    with stack.under(plan):
+    devices = [stack.device] if stack.device.type == "cuda" else []
+    with stack.under(plan), torch.random.fork_rng(devices):
+        torch.manual_seed(seed)
         generated = model.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
@@ -105,9 +116,21 @@ def generate(
             temperature=temperature or None,
             top_p=None,
             top_k=None,
-            streamer=streamer,
+            streamer=None if receive is None else _TokenStreamer(receive),
         )
     return [int(token) for token in generated[0, ids.shape[1] :]]
+
+
+class _TokenStreamer(BaseStreamer):
+    def __init__(self, receive: Callable[[int], None]) -> None:
+        self._receive = receive
+
+    def put(self, value: Tensor) -> None:
+        if value.dim() == 1:  # the prompt has two dimensions
+            self._receive(int(value[0]))
+
+    def end(self) -> None:
+        pass
 
 
 def _decode(stack: Stack, ids: Tensor, generated: list[int]) -> str:

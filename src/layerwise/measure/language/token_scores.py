@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 
 from layerwise.data.batches import Batch
+from layerwise.data.text.text_stream import TextStream
 from layerwise.errors import MeasureError
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import score_tokens
@@ -91,3 +93,27 @@ def score_text(stack: Stack, plan: Plan, data: EvalData, check: Callable[[], Non
                 key = (str(plan), window.task, window.document, window.index)
                 losses.append(Loss(*key, total, len(by_token), right))
     return TextScores(losses, tokens, time.perf_counter() - began)
+
+
+ScoredToken: TypeAlias = tuple[str, list[float | None]]
+"""The text of a token, and its loss under each of several plans; None if it is not scored."""
+
+
+def list_tokens(tokenizer: Any, data: EvalData, scores: Sequence[TextScores]) -> list[ScoredToken]:
+    """Return the tokens of all documents in order, with their losses.
+
+    The documents must have numbers as ids, as those of `Corpus.of`; an empty line separates them.
+    """
+    tokens: list[ScoredToken] = []
+    offset = 0 if data.objective == "masked_token" else 1  # a causal model predicts the next token
+    for window in sorted(data.windows, key=lambda each: (int(each.document), each.index)):
+        if window.index == 0 and tokens:
+            tokens.append(("\n\n", [None for _ in scores]))
+        key, text = (window.document, window.index), TextStream(tokenizer)
+        # A window after the first one begins with tokens of the one before it.
+        for position in range(window.scored_from if window.index else 0, len(window.ids)):
+            losses = [each.tokens[key].get(position - offset) for each in scores]
+            tokens.append((text.add(window.ids[position]), losses))
+        last, losses = tokens[-1]
+        tokens[-1] = (last + text.finish(), losses)
+    return tokens

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -194,23 +193,6 @@ class _TaskEffects:
         return statistics.paired_bootstrap(
             numerators, denominators, seed=self.seed, resamples=self.resamples, strata=self.strata
         )
-
-
-def estimate_tokens_needed(score: Score, wanted: float | None = None) -> int | None:
-    """Return the number of tokens needed to detect an effect of `wanted` nats; None if unknown or already reached.
-
-        tokens = tokens read * (mde / effect)^2
-
-    By default, `wanted` is the observed effect.
-
-    >>> estimate_tokens_needed(Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000))
-    4000
-    """
-    effect = score.value if wanted is None else wanted
-    if not effect or score.mde is None or score.tokens is None:
-        return None
-    needed = round(score.tokens * (score.mde / effect) ** 2, -2)
-    return int(needed) if math.isfinite(needed) and needed > score.tokens else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 
-from layerwise.measure.stats.effects import estimate_tokens_needed
 from layerwise.page.data import ReportData
 from layerwise.page.formatting import format_count, format_number
 from layerwise.results import vocabulary as vocab
+from layerwise.results.estimate import estimate_tokens_needed
 from layerwise.results.rows import Score
 
 DEFAULT_EFFECT = 0.01

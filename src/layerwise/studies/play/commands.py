@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from layerwise.data.text.documents import split_paragraphs
 from layerwise.runner.verb import load_verb, write_command
-from layerwise.studies.play.playground import split_paragraphs
 from layerwise.swarm.serve.responses import RequestError, Write, event
 
 TEXTS = Path("runs") / "play"

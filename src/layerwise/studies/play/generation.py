@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import torch
 from torch import Tensor
-from transformers.generation.streamers import BaseStreamer
 
+from layerwise.data.text.text_stream import TextStream
 from layerwise.measure.language.continuations import encode_prompt, generate, score_continuation
 from layerwise.plan import Plan
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 from layerwise.studies.play.worker import Item, Job
-from layerwise.swarm.text_stream import TextStream
 
 MAX_CACHED = 8
 """Number of continuations of the original model that are kept."""
@@ -33,38 +30,14 @@ class PromptSettings:
     seed: int
 
 
-@dataclass(slots=True)
-class ColumnText:
-    """A continuation: its tokens, their texts, its end, and the log-likelihoods of the tokens under the model."""
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """A continuation: its events, its tokens, and their log-likelihoods under the model that generated them."""
 
-    ids: list[int] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    end: Item = field(default_factory=dict)
-    own: list[float] = field(default_factory=list)
-
-
-class _Streamer(BaseStreamer):
-    """Emits each token; raises `CanceledError` between two forward passes of a canceled job."""
-
-    def __init__(self, job: Job, name: str, text: TextStream) -> None:
-        self.column = ColumnText()
-        self.times: list[float] = []
-        self._job, self._name, self._text = job, name, text
-        self._has_prompt = False
-
-    def put(self, value: Tensor) -> None:
-        self._job.check()
-        if not self._has_prompt:
-            self._has_prompt = True
-            return
-        self.times.append(time.perf_counter())
-        token = int(value.reshape(-1)[0])
-        self.column.ids.append(token)
-        self.column.texts.append(self._text.add(token))
-        self._job.emit({"column": self._name, "token": self.column.texts[-1]})
-
-    def end(self) -> None:
-        pass
+    column: str
+    events: list[Item]
+    ids: list[int]
+    likelihoods: list[float]
 
 
 class Generator:
@@ -72,63 +45,66 @@ class Generator:
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
-        self._cache: OrderedDict[PromptSettings, ColumnText] = OrderedDict()
+        self._cache: dict[PromptSettings, Continuation] = {}
 
-    def compare(self, job: Job, plan: Plan, decoding: PromptSettings) -> None:
+    def compare(self, job: Job, plan: Plan, settings: PromptSettings) -> None:
         """Emit the continuations of the original model and of `plan`, and then how likely each finds the other's."""
-        ids = encode_prompt(self._stack, decoding.prompt, decoding.new_tokens, chat=decoding.chat)
+        ids = encode_prompt(self._stack, settings.prompt, settings.new_tokens, chat=settings.chat)
         identity = Plan.identity(self._stack.depth)
         with evaluating(self._stack.model):
-            original = self._cache.get(decoding)
+            original = self._cache.pop(settings, None)
             if original is None:
-                original = self._continue(job, "original", identity, ids, decoding)
-                original.own = score_continuation(self._stack, identity, ids, original.ids)
-                self._cache[decoding] = original
-                if len(self._cache) > MAX_CACHED:
-                    self._cache.popitem(last=False)
+                original = self._continue(job, "original", identity, ids, settings)
+                if len(self._cache) == MAX_CACHED:
+                    del self._cache[next(iter(self._cache))]
             else:
-                self._cache.move_to_end(decoding)
-                _replay(job, original, ids.shape[1])
+                for item in original.events:
+                    job.emit({**item, "end": {**item["end"], "cached": True}} if "end" in item else item)
+            self._cache[settings] = original
             if plan != identity:
-                changed = self._continue(job, "plan", plan, ids, decoding)
-                pairs = [
-                    ("original", plan, original.own, original.ids),
-                    ("plan", identity, score_continuation(self._stack, plan, ids, changed.ids), changed.ids),
-                ]
-                for name, other, own, tokens in pairs:
+                changed = self._continue(job, "plan", plan, ids, settings)
+                for own, other in ((original, plan), (changed, identity)):
                     job.check()
-                    job.emit(
-                        {"column": name, "shades": _subtract(own, score_continuation(self._stack, other, ids, tokens))}
-                    )
+                    likelihoods = score_continuation(self._stack, other, ids, own.ids)
+                    differences = [a - b for a, b in zip(own.likelihoods, likelihoods, strict=True)]
+                    shades = [each if math.isfinite(each) else None for each in differences]
+                    job.emit({"column": own.column, "shades": shades})
         job.emit({"done": True})
 
-    def _continue(self, job: Job, name: str, plan: Plan, ids: Tensor, decoding: PromptSettings) -> ColumnText:
+    def _continue(self, job: Job, column: str, plan: Plan, ids: Tensor, settings: PromptSettings) -> Continuation:
         prompt = [int(token) for token in ids[0]]
-        streamer = _Streamer(job, name, TextStream(self._stack.tokenizer, prompt))
-        job.emit({"column": name, "start": {"prompt_tokens": len(prompt)}})
-        began = time.perf_counter()
-        with torch.random.fork_rng(devices=[self._stack.device] if self._stack.device.type == "cuda" else []):
-            torch.manual_seed(decoding.seed)
-            generate(self._stack, plan, ids, decoding.new_tokens, temperature=decoding.temperature, streamer=streamer)
-        column, times = streamer.column, streamer.times
-        column.end = {
-            "tokens": len(times),
-            "first_token_ms": 1000 * (times[0] - began),
-            "tokens_per_second": len(times) / (times[-1] - began),
-            "finish": "length" if len(times) == decoding.new_tokens else "stop",
+        text = TextStream(self._stack.tokenizer, prompt)
+        events: list[Item] = []
+        tokens: list[int] = []
+
+        def emit(**item: object) -> None:
+            events.append({"column": column, **item})
+            job.emit(events[-1])
+
+        def receive(token: int) -> None:
+            job.check()
+            times.append(time.perf_counter())
+            tokens.append(token)
+            emit(token=text.add(token))
+
+        job.check()
+        emit(start={"prompt_tokens": len(prompt)})
+        times = [time.perf_counter()]
+        generate(
+            self._stack,
+            plan,
+            ids,
+            settings.new_tokens,
+            temperature=settings.temperature,
+            seed=settings.seed,
+            receive=receive,
+        )
+        end = {
+            "tokens": len(tokens),
+            "first_token_ms": 1000 * (times[1] - times[0]),
+            "tokens_per_second": len(tokens) / (times[-1] - times[0]),
+            "finish": "length" if len(tokens) == settings.new_tokens else "stop",
             "cached": False,
         }
-        job.emit({"column": name, "end": column.end})
-        return column
-
-
-def _subtract(own: Sequence[float], other: Sequence[float]) -> list[float | None]:
-    differences = [first - second for first, second in zip(own, other, strict=True)]
-    return [each if abs(each) < float("inf") else None for each in differences]
-
-
-def _replay(job: Job, column: ColumnText, prompt_tokens: int) -> None:
-    job.emit({"column": "original", "start": {"prompt_tokens": prompt_tokens}})
-    for text in column.texts:
-        job.emit({"column": "original", "token": text})
-    job.emit({"column": "original", "end": {**column.end, "cached": True}})
+        emit(end=end)
+        return Continuation(column, events, tokens, score_continuation(self._stack, plan, ids, tokens))

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
+from layerwise.checkpoint.compact import needs_compact
 from layerwise.data.demo.corpus import demo_corpus
 from layerwise.data.model_location import is_gguf
 from layerwise.data.text.corpus import Corpus, read_corpus
+from layerwise.data.text.documents import split_paragraphs
 from layerwise.errors import DataError, MeasureError, RunError, UnsupportedModelError
 from layerwise.measure.interventions.progressive import read_skipping_effects
 from layerwise.measure.language.evaluation_data import EvalData, find_objective, tokenize
 from layerwise.page.formatting import format_count
 from layerwise.plan import Plan, families
-from layerwise.plan.checks import TYPES
+from layerwise.plan.checks import TYPES, quantized_layers
 from layerwise.plan.explain import explain
 from layerwise.plan.plan import Stage, Visit
 from layerwise.plan.wiring import matrix
@@ -61,7 +62,7 @@ class Playground:
     location: str
     text: str | None
     data: EvalData
-    stored: Mapping[int, Score]
+    stored: dict[int, Score]
     plans: Sequence[tuple[str, Plan]]
 
     @classmethod
@@ -74,10 +75,8 @@ class Playground:
             RunError: If a run has neither effects of layers nor a plan.
         """
         find_objective(stack)
-        if text is None:
-            corpus = demo_corpus() if location == "demo" else read_corpus(str(SAMPLE))
-        else:
-            corpus = read_corpus(text)
+        is_demo = text is None and location == "demo"
+        corpus = demo_corpus() if is_demo else read_corpus(str(SAMPLE) if text is None else text)
         stored: dict[int, Score] = {}
         plans: list[tuple[str, Plan]] = []
         for run in evidence:
@@ -102,10 +101,15 @@ class Playground:
     def generates(self) -> bool:
         return hasattr(self.stack.model, "generate") and find_objective(self.stack) == "next_token"
 
+    @property
+    def text_path(self) -> str | None:
+        """The path of the text for a command; the demo model needs none."""
+        return self.text or (None if self.location == "demo" else str(SAMPLE))
+
     @cached_property
     def description(self) -> dict[str, Any]:
         """What the page shows before anything is measured."""
-        limits = {"plan": MAX_PLAN, "prompt": MAX_PROMPT, "text": MAX_TEXT, "new_tokens": MAX_NEW_TOKENS}
+        is_sample = self.text_path == str(SAMPLE)
         return {
             "mode": "play",
             "model": model_name(self.location),
@@ -115,26 +119,33 @@ class Playground:
             "generates": self.generates,
             "chat": bool(getattr(self.stack.tokenizer, "chat_template", None)),
             "prompt": "reverse k d a z =" if self.location == "demo" else "The capital of France is",
-            "sublayers": self._can_run(Plan((Visit(0, sublayer="mlp"),))),
-            "types": list(TYPES) if self._can_run(Plan((Visit(0, source=TYPES[0]),))) else [],
-            "formats": ["folder", *(["gguf"] if is_gguf(self.location) else [])],
-            "text": {"name": self._name_text(), "documents": self.data.documents, "tokens": self.data.tokens},
+            "sublayers": self._can_run(Visit(0, sublayer="mlp")),
+            "types": list(TYPES) if self._can_run(Visit(0, source=TYPES[0])) else [],
+            "formats": ["folder", "gguf"] if is_gguf(self.location) else ["folder"],
+            "text": {
+                "name": "the sample paragraphs of layerwise" if is_sample else self.data.name,
+                "documents": self.data.documents,
+                "tokens": self.data.tokens,
+            },
             "stored": bool(self.stored),
             "plans": [{"label": label, "plan": str(plan)} for label, plan in self.plans],
-            "limits": limits,
+            "limits": {"plan": MAX_PLAN, "prompt": MAX_PROMPT, "text": MAX_TEXT, "new_tokens": MAX_NEW_TOKENS},
         }
 
-    def _name_text(self) -> str:
-        return self.data.name if self.text_path != str(SAMPLE) else "the sample paragraphs of layerwise"
-
-    def _can_run(self, plan: Plan) -> bool:
+    def _can_run(self, visit: Visit) -> bool:
         try:
-            self.stack.check(plan)
-            if plan.has_sublayers():
+            self.stack.check(Plan((visit,)))
+            if visit.sublayer is not None:
                 self.stack.branches()
         except UnsupportedModelError:
             return False
         return True
+
+    def parse_plan(self, text: str) -> Plan:
+        """Parse a plan, and raise a `LayerwiseError` if the model cannot run it."""
+        plan = Plan.parse(text)
+        self.stack.check(plan)
+        return plan
 
     def describe_plan(self, plan: Plan) -> dict[str, Any]:
         """Return what the page shows of a plan without running it."""
@@ -148,7 +159,7 @@ class Playground:
             "matrix": matrix(plan) if len(steps) <= MAX_PICTURED_STEPS else None,
             "cost": self._describe_cost(plan),
             "original": self._describe_cost(self.identity),
-            "can_save": {"folder": None, "gguf": self._find_gguf_obstacle(plan)},
+            "can_save": self._find_obstacles(plan),
             "commands": {
                 "sweep": write_command(load_verb("sweep"), self.sweep_options(plan, self.text_path)),
                 "save": write_command(load_verb("save"), self.save_options(plan, "NAME")),
@@ -162,37 +173,28 @@ class Playground:
             "stages": cost.stages,
             "layers": cost.weights,
             "slots": cost.slots,
-            "parameters": int(self._parameters.sum_weights(plan)),
-            "bytes": int(self._bytes.sum_weights(plan)),
+            **{name: int(table.sum_weights(plan)) for name, table in self._sizes.items()},
         }
 
     @cached_property
-    def _parameters(self) -> CostTable:
-        return count_parameters(self.stack)
-
-    @cached_property
-    def _bytes(self) -> CostTable:
-        return count_bytes(self.stack)
+    def _sizes(self) -> dict[str, CostTable]:
+        return {"parameters": count_parameters(self.stack), "bytes": count_bytes(self.stack)}
 
     def compare_sizes(self, plan: Plan) -> dict[str, dict[str, int]]:
         """Return parameters, KV slots and bytes of the original model and of `plan`."""
-        both = {"original": self._describe_cost(self.identity), "plan": self._describe_cost(plan)}
-        return {name: {key: cost[name] for key, cost in both.items()} for name in ("parameters", "slots", "bytes")}
+        original, changed = self._describe_cost(self.identity), self._describe_cost(plan)
+        return {name: {"original": original[name], "plan": changed[name]} for name in ("parameters", "slots", "bytes")}
 
     def make_presets(self, first: int, last: int) -> list[dict[str, str]]:
         """Apply the strategies of the Painters to layers `first` to `last`."""
         members = families.window(self.stack.depth, first, last, seeds=[0])
         return [{"label": member.strategy.replace("_", " "), "plan": str(member.plan)} for member in members]
 
-    def _find_gguf_obstacle(self, plan: Plan) -> str | None:
-        if not is_gguf(self.location):
-            return "The model is not a GGUF file."
-        return "A GGUF file cannot have groups or sublayers." if needs_compact(plan) else None
-
-    @property
-    def text_path(self) -> str | None:
-        """The path of the text for a command; the demo model needs none."""
-        return self.text or (None if self.location == "demo" else str(SAMPLE))
+    def _find_obstacles(self, plan: Plan) -> dict[str, str | None]:
+        """Return why a plan cannot be saved in a format, or None if it can."""
+        folder = "A folder cannot have quantized layers." if quantized_layers(plan) else None
+        file = "A GGUF file cannot have groups or sublayers." if needs_compact(plan) else None
+        return {"folder": folder, "gguf": file if is_gguf(self.location) else "The model is not a GGUF file."}
 
     def open_options(self, text: str | None) -> dict[str, Any]:
         return {"model": self.location, **({} if text is None else {"text": text})}
@@ -212,28 +214,6 @@ class Playground:
             return tokenize(self.stack, corpus, batch_tokens=BATCH_TOKENS)
         except (DataError, MeasureError) as error:
             raise DataError(f"The text must have a paragraph of at least two tokens. {error}") from error
-
-
-def split_paragraphs(text: str) -> list[str]:
-    r"""Split a text at blank lines; a paragraph of one word stays with the next one, since one token has no loss.
-
-    >>> split_paragraphs("One.\n\n \nTwo,\nof two lines.\n\nThree paragraphs.\n\nEnd")
-    ['One.\n\nTwo,\nof two lines.', 'Three paragraphs.\n\nEnd']
-    """
-    joined: list[str] = []
-    for part in filter(None, map(str.strip, re.split(r"\n\s*\n", text))):
-        if joined and len(joined[-1].split()) < 2:
-            joined[-1] += f"\n\n{part}"
-        else:
-            joined.append(part)
-    if len(joined) > 1 and len(joined[-1].split()) < 2:
-        joined[-2:] = ["\n\n".join(joined[-2:])]
-    return joined
-
-
-def needs_compact(plan: Plan) -> bool:
-    """Return True if an ordinary checkpoint cannot express the plan, since it has groups or sublayers."""
-    return plan.has_sublayers() or any(step.opens or step.closes for step in plan.steps())
 
 
 def describe_stage(stage: Stage) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import os
 import sys
 import webbrowser
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,14 +13,7 @@ from layerwise.runner.arguments import Device, Dtype, Location, Metavar, PathLik
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.verb import verb
 from layerwise.swarm.serve.run import address_of, check_libraries, listen, serve_app
-from layerwise.swarm.serve.settings import ServeSettings, read_tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """Result of a playground that was stopped."""
-
-    address: str
+from layerwise.swarm.serve.settings import ServeSettings, check_exposure, read_tokens
 
 
 @verb("play", group="Plans", examples=("demo", "model.gguf", "./my-model --text book.txt --evidence runs/my-model"))
@@ -41,7 +33,7 @@ def play(
     revision: Rare[str | None] = None,
     trust_remote_code: Rare[bool] = False,
     reporter: Reporter | None = None,
-) -> Played:
+) -> str:
     """Open a page on which you skip, move and repeat the layers of a model, and see what it writes and loses.
 
     The page shows the loss increase when each layer is skipped. It compares what the original model and a plan write,
@@ -73,12 +65,13 @@ def play(
     """
     reporter = reporter or Silent()
     tokens = read_tokens(Path(token_file) if token_file else None, os.environ)
+    check_exposure(host, tokens)
     check_libraries("web", ("fastapi", "uvicorn"))
     from layerwise.runner.opening import open_stack
-    from layerwise.studies.play.app import MAX_BODY_BYTES, create_app
+    from layerwise.studies.play.app import create_app
     from layerwise.studies.play.playground import Playground
 
-    settings = ServeSettings(host, port, tokens, max_body_bytes=MAX_BODY_BYTES, drain_seconds=0)
+    settings = ServeSettings(host, port, tokens, drain_seconds=0)
     with listen(host, port) as listener:
         stack = open_stack(
             model,
@@ -101,7 +94,7 @@ def play(
 
         serve_app(app, settings, listener, announce)
         app.state.worker.close()
-    return Played(address)
+    return address
 
 
 def _has_display() -> bool:

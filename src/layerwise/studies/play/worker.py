@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from itertools import count
 from queue import PriorityQueue
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from typing import Any, TypeAlias
 
 import torch
@@ -16,7 +15,8 @@ import torch
 Item: TypeAlias = dict[str, Any]
 """An event of a computation, as JSON."""
 
-log = logging.getLogger("layerwise.studies.play")
+CLOSE, REQUEST, BACKGROUND = range(3)
+"""Priorities of jobs, the highest first."""
 
 
 class CanceledError(Exception):
@@ -30,13 +30,12 @@ class PreemptedError(Exception):
 class Job:
     """A running computation: `emit` sends an event, `check` stops the computation if it is not wanted any more."""
 
-    def __init__(self, work: Callable[[Job], None], worker: Worker, is_background: bool) -> None:
+    def __init__(self, work: Callable[[Job], None], must_stop: Callable[[], bool]) -> None:
         self.work = work
-        self.is_background = is_background
         self.canceled = Event()
-        self._worker = worker
-        self._loop = asyncio.get_running_loop()
         self.events: asyncio.Queue[Item | Exception | None] = asyncio.Queue()
+        self._must_stop = must_stop
+        self._loop = asyncio.get_running_loop()
 
     def emit(self, item: Item | Exception | None) -> None:
         with suppress(RuntimeError):  # the loop is closed
@@ -46,7 +45,7 @@ class Job:
         """Raise `CanceledError` or `PreemptedError` between two forward passes."""
         if self.canceled.is_set():
             raise CanceledError
-        if self.is_background and self._worker.waiting:
+        if self._must_stop():
             raise PreemptedError
 
 
@@ -56,21 +55,20 @@ class Worker:
     def __init__(self) -> None:
         self._queue: PriorityQueue[tuple[int, int, Job | None]] = PriorityQueue()
         self._numbers = count()
-        self._lock = Lock()
-        self.waiting = 0
-        self.is_idle = True
         self._thread = Thread(target=self._run, name="layerwise-play", daemon=True)
         self._thread.start()
+
+    @property
+    def is_idle(self) -> bool:
+        return self._queue.unfinished_tasks == 0
 
     async def stream(self, work: Callable[[Job], None], *, is_background: bool = False) -> AsyncGenerator[Item, None]:
         """Run `work` and yield its events; closing the generator cancels it.
 
         Raises what `work` raises, and `PreemptedError` if a background job made room for another one.
         """
-        job = Job(work, self, is_background)
-        with self._lock:
-            self.waiting += not is_background
-        self._queue.put((int(is_background), next(self._numbers), job))
+        job = Job(work, self._has_request if is_background else lambda: False)
+        self._queue.put((BACKGROUND if is_background else REQUEST, next(self._numbers), job))
         try:
             while (item := await job.events.get()) is not None:
                 if isinstance(item, Exception):
@@ -80,14 +78,15 @@ class Worker:
             job.canceled.set()
 
     def close(self) -> None:
-        self._queue.put((-1, next(self._numbers), None))
+        self._queue.put((CLOSE, next(self._numbers), None))
         self._thread.join(timeout=5)
+
+    def _has_request(self) -> bool:
+        # The first entry has the highest priority; a slice, since the queue may be empty.
+        return any(priority < BACKGROUND for priority, *_ in self._queue.queue[:1])
 
     def _run(self) -> None:
         while (job := self._queue.get()[2]) is not None:
-            with self._lock:
-                self.waiting -= not job.is_background
-            self.is_idle = False
             outcome: Exception | None = None
             try:
                 job.check()
@@ -96,4 +95,4 @@ class Worker:
             except Exception as error:  # the coroutine that waits raises it
                 outcome = error
             job.emit(outcome)
-            self.is_idle = self._queue.empty()
+            self._queue.task_done()

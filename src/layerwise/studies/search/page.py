@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import mean
 
-from layerwise.measure.stats.effects import estimate_tokens_needed
 from layerwise.page.data import ReportData
 from layerwise.page.derived.power import BEYOND_REASON
 from layerwise.page.finding import Effect, describe_loss_change, is_equal, judge_effect
@@ -32,6 +31,7 @@ from layerwise.page.table import Table
 from layerwise.plan import Plan
 from layerwise.plan.checks import quantized_layers
 from layerwise.results import vocabulary as vocab
+from layerwise.results.estimate import estimate_tokens_needed
 from layerwise.results.rows import Score, read_continuations
 from layerwise.results.selection import PRESENT, Rows
 

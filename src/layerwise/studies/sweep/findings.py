@@ -26,6 +26,7 @@ from layerwise.page.formatting import (
     is_resolved,
     join_words,
     label,
+    name_layers,
 )
 from layerwise.plan.painters import GIVEN, half_window
 from layerwise.results.rows import Score
@@ -84,7 +85,7 @@ def _judge_layers(data: ReportData) -> Finding | None:
     is_complete = len(rows) == data.depth
     skipped = f"{len(rows)} of {format_count(data.depth, 'layer')}"
     few = "" if is_complete else f"Inconclusive, because only {skipped} were skipped: "
-    lowers = f"; skipping {_name_layers(helped)} lowers the loss" if helped else ""
+    lowers = f"; skipping {name_layers(row.layer for row in helped)} lowers the loss" if helped else ""
     answer = (
         f"{few}{'layer' if few else 'Layer'} {most.layer} {_describe_cost(most)} nats/token when skipped; layer"
         f" {least.layer} has the smallest effect, {SIGNED.text(least)}{lowers}."
@@ -96,11 +97,6 @@ def _judge_layers(data: ReportData) -> Finding | None:
 
 def _describe_cost(row: Score | None) -> str:
     return f"costs {NUMBER.text(row)}" if row is None or row.value >= 0.0 else f"changes the loss by {SIGNED.text(row)}"
-
-
-def _name_layers(rows: Iterable[Score]) -> str:
-    layers = [str(row.layer) for row in rows]
-    return f"layer{'s' if len(layers) > 1 else ''} {join_words(layers)}"
 
 
 def _describe_inconclusive(rows: Sequence[Score], level: float) -> str:
@@ -115,12 +111,14 @@ def _describe_inconclusive(rows: Sequence[Score], level: float) -> str:
         without = f"none of the {layers} has a significant effect"
     else:
         have = "has" if len(inconclusive) == 1 else "have"
-        without = f"{_name_layers(inconclusive)} {have} no significant effect"
+        without = f"{name_layers(row.layer for row in inconclusive)} {have} no significant effect"
     answer = f"After correction for {len(rows):,} comparisons, {without}"
     if limits:
         missed = f"; effects up to {format_number(max(limits))} nats/token could have been missed"
-        own = "" if within == inconclusive else f" in {_name_layers(within)}"
-        answer += f"{describe_tokens_needed(within, DEFAULT_EFFECT) or missed}{own}"
+        contain = "interval contains" if len(within) == 1 else "intervals contain"
+        zero = f", and for {name_layers(row.layer for row in within)} the {contain} zero"
+        there = "" if within == inconclusive else " there"
+        answer += f"{there and zero}{describe_tokens_needed(within, DEFAULT_EFFECT) or missed}{there}"
     return f"{answer}."
 
 
@@ -139,7 +137,7 @@ def _judge_quantization(data: ReportData) -> Finding | None:
             sentences.append(f"{kind} changes nothing: the weights already have this type.")
         elif apart:
             needs = layers.one(layer=apart[0].layer)
-            others = f", followed by {_name_layers(apart[1:])}" if apart[1:] else ""
+            others = f", followed by {name_layers(row.layer for row in apart[1:])}" if apart[1:] else ""
             sentences.append(f"{begins}layer {apart[0].layer} costs most, {NUMBER.text(needs)}{others}.")
         else:
             sentences.append(f"{begins}no layer costs significantly more than the mean of the others.")

@@ -22,6 +22,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import JSONResponse, Response
 
 import layerwise
+from layerwise.data.text.text_stream import TextStream
 from layerwise.errors import SwarmError
 from layerwise.swarm.answer import Answer
 from layerwise.swarm.serve.page_files import page_routes
@@ -48,7 +49,6 @@ from layerwise.swarm.serve.schemas import (
 )
 from layerwise.swarm.serve.settings import ServeSettings, check_exposure
 from layerwise.swarm.serve.state import RequestDeadline, ServerState, Service
-from layerwise.swarm.text_stream import TextStream
 
 
 def generation_routes(state: ServerState) -> APIRouter:
