@@ -21,7 +21,7 @@ from layerwise.measure.stats.effects import compute_effects
 from layerwise.plan import Plan, families
 from layerwise.results.vocabulary import DELTA
 from layerwise.studies.play.playground import MAX_TEXT
-from layerwise.studies.play.worker import Job, PreemptedError, Worker
+from layerwise.studies.play.worker import Job, StoppedError, Worker
 from studies.play.playing import Running, client, demo, events, open_playground, run_server
 from swarm.serve.serving import TOKEN, run_async, wait_until
 
@@ -134,9 +134,9 @@ def test_an_interrupted_round_keeps_its_losses() -> None:
         nonlocal calls
         calls += 1
         if calls == 4:
-            raise PreemptedError
+            raise StoppedError
 
-    with pytest.raises(PreemptedError):
+    with pytest.raises(StoppedError):
         importance.measure_round(stop_after_three)
     kept = set(importance.measured_plans)
     assert 0 < len(kept) < 13
@@ -179,7 +179,7 @@ def test_background_jobs_make_room() -> None:
         waiting = asyncio.ensure_future(anext(first))
         await asyncio.to_thread(began.wait)
         assert [item async for item in worker.stream(request)] == [{"text": "done"}]
-        with pytest.raises(PreemptedError):
+        with pytest.raises(StoppedError):
             await waiting
         worker.close()
 

@@ -37,6 +37,7 @@ class ProgressiveImportance:
         stack: The model.
         data: The text.
         scores: The latest effect of skipping each layer, in nats/token; effects that are given are not measured.
+        is_complete: Whether the scores are those of all of the text. Other threads should read it before the scores.
 
     Example:
         >>> from layerwise import demo_corpus, load
@@ -63,11 +64,8 @@ class ProgressiveImportance:
         starts = range(0, max(1, len(order) - size + 1), size)
         parts = (order[start:end] for start, end in pairwise((*starts, len(order))))
         self._rounds = [select_pieces(self.data, part) for part in parts]
-        self._read = dict.fromkeys(range(self.stack.depth), len(self._rounds) if self.scores else 0)
-
-    @property
-    def is_complete(self) -> bool:
-        return min(self._read.values()) == len(self._rounds)
+        self._read = dict.fromkeys(range(self.stack.depth), 0)
+        self.is_complete = bool(self.scores)
 
     @property
     def measured_plans(self) -> tuple[str, ...]:
@@ -92,8 +90,10 @@ class ProgressiveImportance:
         sweep(self.stack, plans, part, sink=self._store, finished=self._finished, progress=progress)
         for layer in layers:
             self._read[layer] += 1
-        changed = list(self._read) if self.is_complete else layers
-        self._estimate(changed)
+        is_last = min(self._read.values()) == len(self._rounds)
+        changed = list(self._read) if is_last else layers
+        self._estimate(changed, is_last)
+        self.is_complete = is_last
         return changed
 
     def _choose_layers(self) -> list[int]:
@@ -116,15 +116,14 @@ class ProgressiveImportance:
     def _finished(self, task: str, document: str, window: int) -> frozenset[str]:
         return frozenset(plan for plan, losses in self._losses.items() if (task, document, window) in losses)
 
-    def _estimate(self, layers: Sequence[int]) -> None:
+    def _estimate(self, layers: Sequence[int], is_last: bool) -> None:
         for parts in {self._read[layer] for layer in layers}:
             group = [layer for layer in layers if self._read[layer] == parts]
             windows = self._losses[self._plans[group[0]]]
             rows = [self._losses[self._identity][window] for window in windows]
             rows += [loss for layer in group for loss in self._losses[self._plans[layer]].values()]
-            is_complete = self.is_complete
-            resamples = RESAMPLES if is_complete else INTERIM_RESAMPLES
-            effects = compute_effects(rows, self._identity, by_task=is_complete, resamples=resamples)
+            resamples = RESAMPLES if is_last else INTERIM_RESAMPLES
+            effects = compute_effects(rows, self._identity, by_task=is_last, resamples=resamples)
             # A new dictionary, since other threads may read the old one.
             self.scores = {**self.scores, **read_skipping_effects(effects, self.stack.depth)}
 

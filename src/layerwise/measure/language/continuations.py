@@ -48,7 +48,7 @@ def continue_prompts(
 
 
 def encode_prompt(stack: Stack, prompt: str, new_tokens: int, *, chat: bool = False) -> Tensor:
-    """Encode a prompt as tokens (1, seq) on the device of the model, in the model's chat template if `chat` is true.
+    """Encode a prompt as tokens (1, seq) on the device of the model, in its chat template if `chat` is true and it has one.
 
     Raises:
         MeasureError: If the model does not generate text, or if the prompt is empty or too long.
@@ -56,7 +56,7 @@ def encode_prompt(stack: Stack, prompt: str, new_tokens: int, *, chat: bool = Fa
     tokenizer = stack.tokenizer
     if tokenizer is None or not hasattr(stack.model, "generate") or find_objective(stack) != "next_token":
         raise MeasureError("A prompt needs a causal language model with a tokenizer. Use another model or no --prompt.")
-    if chat:
+    if chat and getattr(tokenizer, "chat_template", None):
         messages = [{"role": "user", "content": prompt}]
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         ids: Tensor = tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"]

@@ -43,10 +43,14 @@ class TextScores:
         return sum(row.tokens for row in self.losses)
 
     @property
-    def perplexity(self) -> float:
-        """exp(sum of the losses / number of scored tokens)."""
+    def perplexity(self) -> float | None:
+        """exp(sum of the losses / number of scored tokens); None if it exceeds the largest float."""
         nll = sum(row.nll for row in self.losses) / self.scored
-        return math.exp(nll) if nll < math.log(sys.float_info.max) else math.inf
+        return math.exp(nll) if nll < math.log(sys.float_info.max) else None
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.scored / self.seconds
 
 
 def score_text(stack: Stack, plan: Plan, data: EvalData, check: Callable[[], None] = lambda: None) -> TextScores:

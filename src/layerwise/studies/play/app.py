@@ -20,7 +20,7 @@ from layerwise.studies.play.findings import state_layers
 from layerwise.studies.play.generation import Generator, PromptSettings
 from layerwise.studies.play.playground import MAX_NEW_TOKENS, MAX_PLAN, MAX_PROMPT, MAX_TEXT, Playground
 from layerwise.studies.play.scoring import Scorer, describe_effect
-from layerwise.studies.play.worker import Item, Job, PreemptedError, Worker
+from layerwise.studies.play.worker import Item, Job, StoppedError, Worker
 from layerwise.swarm.serve.page_files import page_routes
 from layerwise.swarm.serve.responses import RequestError, RequestGuard, WatchedResponse, Write, event, handle_errors
 from layerwise.swarm.serve.settings import ServeSettings
@@ -92,13 +92,9 @@ def create_app(playground: Playground, settings: ServeSettings) -> FastAPI:
 
 async def _refuse_plan(request: Request, error: Exception) -> Response:
     """Refuse a plan that cannot run; `position` is the character at which the parser stopped."""
-    content = RequestError(400, "invalid_plan", _explain(error), param="plan").content()
+    content = RequestError(400, "invalid_plan", getattr(error, "reason", str(error)), param="plan").content()
     content["error"]["position"] = getattr(error, "position", None)
     return JSONResponse(content, 200 if request.url.path in QUIET_PATHS else 400)
-
-
-def _explain(error: Exception) -> str:
-    return str(getattr(error, "reason", error))
 
 
 def add_plan_routes(app: FastAPI, playground: Playground) -> None:
@@ -136,14 +132,12 @@ def add_work_routes(app: FastAPI, playground: Playground, worker: Worker) -> Non
             measured[text].measure_round(job.check)
 
         async def run(write: Write) -> None:
-            is_complete = False
-            while not is_complete:
+            while text not in measured or not measured[text].is_complete:
                 if text in measured:
-                    is_complete = measured[text].is_complete
                     await write(event(describe_importance(measured[text])))
-                if not is_complete:
-                    with suppress(PreemptedError):
-                        await write_events(write, measure_round, is_background=True)
+                with suppress(StoppedError):
+                    await write_events(write, measure_round, is_background=True)
+            await write(event(describe_importance(measured[text])))
 
         return _respond(request, run)
 
@@ -151,8 +145,7 @@ def add_work_routes(app: FastAPI, playground: Playground, worker: Worker) -> Non
     async def generate(body: GenerateBody, request: Request) -> Response:
         if not playground.generates:
             raise RequestError(400, "unsupported_model", f"{playground.location} does not generate text.")
-        chat = body.chat and bool(playground.description["chat"])
-        settings = PromptSettings(body.prompt, chat, body.new_tokens, body.temperature, body.seed)
+        settings = PromptSettings(body.prompt, body.chat, body.new_tokens, body.temperature, body.seed)
         work = partial(generator.compare, plan=playground.parse_plan(body.plan), settings=settings)
         return _respond(request, partial(write_events, work=work))
 
@@ -168,7 +161,8 @@ def add_work_routes(app: FastAPI, playground: Playground, worker: Worker) -> Non
 
 def describe_importance(importance: ProgressiveImportance) -> Item:
     """Return the loss increases measured so far, the number of layers that have an interval, and the finding."""
-    scores, is_final = importance.scores, importance.is_complete
+    is_final = importance.is_complete
+    scores = importance.scores
     layers = [{"layer": layer, **describe_effect(score)} for layer, score in scores.items()]
     count = sum(score.low is not None for score in scores.values())
     finding = state_layers(scores, is_final=is_final) if count == importance.stack.depth else None
@@ -188,10 +182,8 @@ def add_command_routes(app: FastAPI, playground: Playground) -> None:
     async def start(body: StartBody, request: Request) -> Response:
         plan = playground.parse_plan(body.plan)
         text = playground.text_path if body.text is None else store_text(body.text)
-        options = playground.sweep_options(plan, text)
-        if body.verb == "search":
-            options = {**playground.open_options(text), "budget": body.budget}
-        return _respond(request, partial(run, body.verb, options))
+        sweep, search = playground.sweep_options(plan, text), playground.search_options(text, body.budget)
+        return _respond(request, partial(run, body.verb, sweep if body.verb == "sweep" else search))
 
 
 def _respond(request: Request, run: Callable[[Write], Awaitable[None]]) -> Response:
@@ -201,6 +193,6 @@ def _respond(request: Request, run: Callable[[Write], Awaitable[None]]) -> Respo
         try:
             await run(write)
         except LayerwiseError as error:
-            raise RequestError(400, "refused", _explain(error)) from error
+            raise RequestError(400, "refused", str(error)) from error
 
     return WatchedResponse(work, lambda _: None, request.state.request_id)

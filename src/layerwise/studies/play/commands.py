@@ -27,11 +27,7 @@ def store_text(text: str) -> str:
 
 
 async def run_command(lock: asyncio.Lock, verb: str, options: dict[str, Any], write: Write) -> None:
-    """Run a verb in another process and write its lines; it is terminated when the client disconnects.
-
-    Raises:
-        RequestError: If another command is running.
-    """
+    """Run a verb in another process and write its lines, unless another one runs; a disconnect terminates it."""
     if lock.locked():
         raise RequestError(409, "busy", "Another command is running. Stop it, or wait until it ends.")
     async with lock:

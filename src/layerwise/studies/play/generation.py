@@ -72,8 +72,7 @@ class Generator:
         job.emit({"done": True})
 
     def _continue(self, job: Job, column: str, plan: Plan, ids: Tensor, settings: PromptSettings) -> Continuation:
-        prompt = [int(token) for token in ids[0]]
-        text = TextStream(self._stack.tokenizer, prompt)
+        text = TextStream(self._stack.tokenizer, ids[0].tolist())
         events: list[Item] = []
         tokens: list[int] = []
 
@@ -88,7 +87,7 @@ class Generator:
             emit(token=text.add(token))
 
         job.check()
-        emit(start={"prompt_tokens": len(prompt)})
+        emit(start={"prompt_tokens": ids.shape[1]})
         times = [time.perf_counter()]
         generate(
             self._stack,

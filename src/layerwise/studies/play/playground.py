@@ -17,9 +17,10 @@ from layerwise.errors import DataError, MeasureError, RunError, UnsupportedModel
 from layerwise.measure.interventions.progressive import read_skipping_effects
 from layerwise.measure.language.evaluation_data import EvalData, find_objective, tokenize
 from layerwise.page.formatting import format_count
-from layerwise.plan import Plan, families
+from layerwise.plan import Plan
 from layerwise.plan.checks import TYPES, quantized_layers
 from layerwise.plan.explain import explain
+from layerwise.plan.painters import window
 from layerwise.plan.plan import Stage, Visit
 from layerwise.plan.wiring import matrix
 from layerwise.results import Run, Score
@@ -119,8 +120,8 @@ class Playground:
             "generates": self.generates,
             "chat": bool(getattr(self.stack.tokenizer, "chat_template", None)),
             "prompt": "reverse k d a z =" if self.location == "demo" else "The capital of France is",
-            "sublayers": self._can_run(Visit(0, sublayer="mlp")),
-            "types": list(TYPES) if self._can_run(Visit(0, source=TYPES[0])) else [],
+            "sublayers": self._can_run("0.mlp"),
+            "types": list(TYPES) if self._can_run(f"{TYPES[0]}:0") else [],
             "formats": ["folder", "gguf"] if is_gguf(self.location) else ["folder"],
             "text": {
                 "name": "the sample paragraphs of layerwise" if is_sample else self.data.name,
@@ -132,10 +133,9 @@ class Playground:
             "limits": {"plan": MAX_PLAN, "prompt": MAX_PROMPT, "text": MAX_TEXT, "new_tokens": MAX_NEW_TOKENS},
         }
 
-    def _can_run(self, visit: Visit) -> bool:
+    def _can_run(self, plan: str) -> bool:
         try:
-            self.stack.check(Plan((visit,)))
-            if visit.sublayer is not None:
+            if self.parse_plan(plan).has_sublayers():
                 self.stack.branches()
         except UnsupportedModelError:
             return False
@@ -187,7 +187,7 @@ class Playground:
 
     def make_presets(self, first: int, last: int) -> list[dict[str, str]]:
         """Apply the strategies of the Painters to layers `first` to `last`."""
-        members = families.window(self.stack.depth, first, last, seeds=[0])
+        members = window(self.stack.depth, first, last, seeds=[0])
         return [{"label": member.strategy.replace("_", " "), "plan": str(member.plan)} for member in members]
 
     def _find_obstacles(self, plan: Plan) -> dict[str, str | None]:
@@ -196,16 +196,16 @@ class Playground:
         file = "A GGUF file cannot have groups or sublayers." if needs_compact(plan) else None
         return {"folder": folder, "gguf": file if is_gguf(self.location) else "The model is not a GGUF file."}
 
-    def open_options(self, text: str | None) -> dict[str, Any]:
-        return {"model": self.location, **({} if text is None else {"text": text})}
+    def search_options(self, text: str | None, budget: str) -> dict[str, Any]:
+        return {"model": self.location, "text": text, "budget": budget}
 
     def sweep_options(self, plan: Plan, text: str | None) -> dict[str, Any]:
         plans = () if plan == self.identity else (str(plan),)
-        return {**self.open_options(text), "families": ("leave_one_out",), "plans": plans, "tokens": "all"}
+        families = ("leave_one_out",)
+        return {"model": self.location, "text": text, "plans": plans, "families": families, "tokens": "all"}
 
     def save_options(self, plan: Plan, output: str) -> dict[str, Any]:
-        compact = {"compact": True} if needs_compact(plan) else {}
-        return {"models": (self.location,), "plan": str(plan), "output": output, **compact}
+        return {"models": (self.location,), "plan": str(plan), "output": output, "compact": needs_compact(plan)}
 
     def read_text(self, text: str) -> EvalData:
         """Tokenize a pasted text, whose paragraphs are its documents; raise `DataError` if it cannot be scored."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.token_scores import TextScores, list_tokens, score_text
 from layerwise.measure.stats.effects import compute_effects
@@ -49,10 +47,8 @@ class Scorer:
             "tokens": [{"text": text, "original": before, "plan": after} for text, (before, after) in tokens],
             "difference": describe_effect(difference),
             "finding": state_difference(difference, data),
-            "perplexity": {
-                name: scores.perplexity if math.isfinite(scores.perplexity) else None for name, scores in both.items()
-            },
-            "tokens_per_second": {name: scores.scored / scores.seconds for name, scores in both.items()},
+            "perplexity": {name: scores.perplexity for name, scores in both.items()},
+            "tokens_per_second": {name: scores.tokens_per_second for name, scores in both.items()},
             **sizes,
         }
         job.emit({"result": result})

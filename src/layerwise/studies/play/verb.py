@@ -89,14 +89,9 @@ def play(
 
         def announce() -> None:
             reporter.result(f"playground of {model}: {address} (press Ctrl-C to stop)")
-            if browser and _has_display():
+            if browser and (sys.platform in ("darwin", "win32") or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()):
                 webbrowser.open(address)
 
         serve_app(app, settings, listener, announce)
         app.state.worker.close()
     return address
-
-
-def _has_display() -> bool:
-    """Return True if a browser can open a window."""
-    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -19,12 +19,8 @@ CLOSE, REQUEST, BACKGROUND = range(3)
 """Priorities of jobs, the highest first."""
 
 
-class CanceledError(Exception):
-    """Stops a computation whose client has disconnected."""
-
-
-class PreemptedError(Exception):
-    """Stops a background computation, because a user waits for another one."""
+class StoppedError(Exception):
+    """Stops a computation whose client has disconnected, or in the background while a user waits for another one."""
 
 
 class Job:
@@ -42,11 +38,9 @@ class Job:
             self._loop.call_soon_threadsafe(self.events.put_nowait, item)
 
     def check(self) -> None:
-        """Raise `CanceledError` or `PreemptedError` between two forward passes."""
-        if self.canceled.is_set():
-            raise CanceledError
-        if self._must_stop():
-            raise PreemptedError
+        """Raise `StoppedError` between two forward passes."""
+        if self.canceled.is_set() or self._must_stop():
+            raise StoppedError
 
 
 class Worker:
@@ -65,7 +59,7 @@ class Worker:
     async def stream(self, work: Callable[[Job], None], *, is_background: bool = False) -> AsyncGenerator[Item, None]:
         """Run `work` and yield its events; closing the generator cancels it.
 
-        Raises what `work` raises, and `PreemptedError` if a background job made room for another one.
+        Raises what `work` raises, and `StoppedError` if a background job made room for another one.
         """
         job = Job(work, self._has_request if is_background else lambda: False)
         self._queue.put((BACKGROUND if is_background else REQUEST, next(self._numbers), job))
