@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+from urllib.request import Request, urlopen
 
 from fastapi.testclient import TestClient
 
@@ -51,6 +52,12 @@ class Running:
     @property
     def worker(self) -> Any:
         return self.app.state.worker
+
+    def post_json(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        request = Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urlopen(request, timeout=120) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
 
     def post(self, path: str, body: dict[str, Any], read: int | None = None) -> list[dict[str, Any]]:
         """Return the events of a stream; with `read`, disconnect after that many."""

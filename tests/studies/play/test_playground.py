@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import random
+import shlex
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from layerwise import Corpus, demo_corpus, save, sweep
+from layerwise.cli.app import build
 from layerwise.errors import LayerwiseError, RunError
 from layerwise.measure.interventions import sweep as sweeping
 from layerwise.measure.interventions.progressive import ProgressiveImportance
@@ -76,14 +78,51 @@ def compare_with_library(running: Running, plan: str) -> None:
     assert join_tokens(written, column) == continuation.text
 
 
+def read_files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def compare_files(running: Running, plan: str, folder: Path, *, through_page: bool) -> bool:
+    """Check that the command of the page saves the files of `layerwise.save`, and return False if it cannot.
+
+    Run by the page, the command has another process; otherwise it runs here, which is ten times as fast.
+    """
+    described = running.post_json("/api/plan", {"plan": plan})
+    compact = "(" in plan or ".mlp" in plan
+    if described["can_save"]["folder"] is not None:
+        with pytest.raises(LayerwiseError, match="quantized"):
+            save("demo", plan, folder / "expected", compact=compact)
+        return False
+    if through_page:
+        assert running.post("/api/save", {"plan": plan, "output": "saved"})[-1]["exit"] == 0
+    else:
+        words = shlex.split(described["commands"]["save"].replace("NAME", "saved"))
+        assert words.pop(0) == "layerwise"
+        assert build(word=words[0])(words, print_error=False, exit_on_error=False) == 0
+    save("demo", plan, folder / "expected", compact=compact)
+    saved, expected = read_files(folder / "saved"), read_files(folder / "expected")
+    assert saved.keys() == expected.keys() >= {"config.json", "model.safetensors", "tokenizer.json"}
+    assert saved == expected, plan
+    return True
+
+
 @pytest.mark.parametrize(("seed", "plans"), [(0, 3), pytest.param(1, 200, marks=pytest.mark.nightly)])
-def test_figures_and_texts_equal_the_library(seed: int, plans: int) -> None:
-    """Differences, intervals and tokens of random plans equal those of a sweep and of greedy generation."""
-    draw = random.Random(seed)
+def test_figures_texts_and_files_equal_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, plans: int
+) -> None:
+    """Differences, intervals, tokens and saved files of random plans equal those of sweep, generate and save."""
+    draw, saved = random.Random(seed), 0
     with run_server() as running:
         compare_with_library(running, "0-11")
-        for _ in range(plans):
-            compare_with_library(running, draw_plan(draw))
+        for number in range(plans):
+            plan = draw_plan(draw)
+            compare_with_library(running, plan)
+            if plans > 3:  # loading the model again for each proof takes most of the time
+                folder = tmp_path / str(number)
+                folder.mkdir()
+                monkeypatch.chdir(folder)
+                saved += compare_files(running, plan, folder, through_page=number % 50 == 0)
+    assert plans <= 3 or saved > plans / 2
 
 
 @pytest.mark.parametrize(("seed", "requests"), [(2, 8), pytest.param(3, 100, marks=pytest.mark.slow)])
