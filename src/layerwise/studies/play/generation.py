@@ -31,8 +31,8 @@ class PromptSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Continuation:
-    """A continuation: its events, its tokens, and their log-likelihoods under the model that generated them."""
+class ColumnText:
+    """The text of a column: its events, its tokens, and their log-likelihoods under the model that generated them."""
 
     column: str
     events: list[Item]
@@ -45,7 +45,7 @@ class Generator:
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
-        self._cache: dict[PromptSettings, Continuation] = {}
+        self._cache: dict[PromptSettings, ColumnText] = {}
 
     def compare(self, job: Job, plan: Plan, settings: PromptSettings) -> None:
         """Emit the continuations of the original model and of `plan`, and then how likely each finds the other's."""
@@ -71,7 +71,7 @@ class Generator:
                     job.emit({"column": own.column, "shades": shades})
         job.emit({"done": True})
 
-    def _continue(self, job: Job, column: str, plan: Plan, ids: Tensor, settings: PromptSettings) -> Continuation:
+    def _continue(self, job: Job, column: str, plan: Plan, ids: Tensor, settings: PromptSettings) -> ColumnText:
         text = TextStream(self._stack.tokenizer, ids[0].tolist())
         events: list[Item] = []
         tokens: list[int] = []
@@ -106,4 +106,4 @@ class Generator:
             "cached": False,
         }
         emit(end=end)
-        return Continuation(column, events, tokens, score_continuation(self._stack, plan, ids, tokens))
+        return ColumnText(column, events, tokens, score_continuation(self._stack, plan, ids, tokens))
