@@ -129,7 +129,9 @@ def test_types_that_the_package_gguf_does_not_write_are_refused(
     file = write_llama(tmp_path / "a.gguf", 3)
     folder = folder_of(load(file), "0-2", tmp_path / "b", trained="layers")
     monkeypatch.setattr(gguf.quants, "quantize", quantize)
-    message = r"cannot quantize blk\.0\.\S+ to F32; start from a file in F16, or in one of Q4_0"
+    message = (
+        r"cannot quantize blk\.0\.\S+ to F32, the type of the source file; use a source file in F16, or in one of Q4_0"
+    )
     _refused(message, CheckpointError, {"a": file, "b": folder}, "b:0-2", tmp_path)
 
 

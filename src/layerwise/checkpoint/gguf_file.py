@@ -243,8 +243,8 @@ class Rewritten:
                 yield gguf.quants.quantize(numbers, gguf.GGMLQuantizationType(NUMBERS_OF[self.kind.name])).tobytes()
             except NotImplementedError:
                 raise CheckpointError(
-                    f"the package gguf cannot quantize {name} to {self.kind.name}; start from a file in F16, or in one "
-                    f"of {', '.join(TYPES)}"
+                    f"the package gguf cannot quantize {name} to {self.kind.name}, the type of the source file; use a "
+                    f"source file in F16, or in one of {', '.join(TYPES)}"
                 ) from None
 
 

@@ -165,8 +165,8 @@ class LayerWeights:
         before, after = (sum(weight for _, weight in weights) for weights in (row, left))
         if abs(after) <= MIN_SUM * abs(before) or after == 0:
             raise PlanError(
-                f"the remaining weights {name}<-* sum to {after:.3g}, too little to rescale to {before:.3g}; do not "
-                "renormalize"
+                f"the remaining weights of the edges {name}<-* sum to {after:.3g}, too close to zero to rescale them "
+                f"to {before:.3g}; pass renormalize=False"
             )
         return tuple((source, weight * before / after) for source, weight in left)
 

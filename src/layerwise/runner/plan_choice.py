@@ -137,9 +137,7 @@ def parse_range(flag: str, text: str, least: int = 0, *, several: bool = False) 
     if least <= last < first <= MAX_NUMBER:
         raise OptionError(f"{flag} must be ascending, got the descending range {match[0]!r}. Write {last}-{first}.")
     if not least <= first <= last <= MAX_NUMBER:
-        raise OptionError(
-            f"{flag} must be ascending and between {least} and {MAX_NUMBER:,}, got {named(repr(text.strip()))}."
-        )
+        raise OptionError(f"{flag} must be between {least} and {MAX_NUMBER:,}, got {named(repr(text.strip()))}.")
     return first, last
 
 

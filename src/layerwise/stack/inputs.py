@@ -29,8 +29,8 @@ def refuse_caches(inputs: Mapping[str, Any]) -> None:
     for name, value in inputs.items():
         if isinstance(value, Cache) or (name in CACHES and value is not None):
             raise ModelError(
-                f"{name} must not be among the inputs of a captured batch: every run of the batch would extend the "
-                "cache. Pass all tokens at once, or call the model in `with stack.under(plan)`."
+                f"{name} must not be among the inputs, because every plan that runs on them would extend the cache. "
+                "Pass all tokens at once, or call the model in `with stack.under(plan)`."
             )
 
 

@@ -48,7 +48,7 @@ def continue_prompts(
 
 
 def encode_prompt(stack: Stack, prompt: str, new_tokens: int, *, chat: bool = False) -> Tensor:
-    """Encode a prompt as tokens (1, seq) on the device of the model, in its chat template if `chat` is true and it has one.
+    """Encode a prompt as tokens (1, seq) on the device of the model; `chat` applies its chat template, if any.
 
     Raises:
         MeasureError: If the model does not generate text, or if the prompt is empty or too long.

@@ -27,7 +27,7 @@ SIMILARITIES = {
     "cosine": "Cosine, all tokens",
     "cosine_no_sink": "Cosine, without the sink token",
     "cka": "CKA, unbiased",
-    "cosine_flattened": "Cosine of flattened states, as published",
+    "cosine_flattened": "Cosine of flattened states, as in the Painters paper",
 }
 """Names of the similarities of hidden states."""
 

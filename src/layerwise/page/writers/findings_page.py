@@ -31,7 +31,8 @@ def published_chapter(data: ReportData) -> Chapter:
     name = model_name(str(model)) if model else "this model"
     tested = (
         f"{format_count(len(findings), 'published finding')} tested on {name}: {_count_verdicts(findings)}. A verdict"
-        " is about the statement of the paper, not about the question."
+        " says whether the statement of the paper holds; the answer is to the question. An effect counts if its"
+        " interval excludes zero and extends beyond the smallest effect that counts, unless the rule says otherwise."
     )
     papers = sorted(group_by_paper(findings).items(), key=lambda each: -len(each[1]))
     body = (
@@ -75,13 +76,13 @@ def _statement(finding: Finding) -> tuple[str, str]:
 
 
 def _rule(finding: Finding) -> str:
-    margin = "" if finding.margin is None else f"Threshold: {finding.margin:g} {finding.unit}".rstrip() + "."
+    margin = f"Smallest effect that counts: {finding.margin:g} {finding.unit}".rstrip() + "." if finding.margin else ""
     return " ".join(filter(None, (margin, finding.rule)))
 
 
 def _power(finding: Finding) -> str:
     mde = None if finding.estimate is None else finding.estimate.mde
-    unit = finding.unit.partition("(")[0]  # the threshold already explains the unit
+    unit = finding.unit.partition("(")[0] if finding.margin else finding.unit  # the rule explains it with the margin
     return "" if mde is None else f"Minimum detectable effect (80 % power): {format_number(mde)} {unit}".rstrip() + "."
 
 

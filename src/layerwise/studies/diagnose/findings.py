@@ -52,8 +52,8 @@ CORE = Question(
     "Is there a core of layers that matters far more than the rest?",
     "The median effect of skipping a layer in the range must exceed twice that of the other layers. The published"
     " range is scaled to the depth of the model. Ranges shifted by up to 1/15 of the depth are also tested, and the"
-    " intervals are corrected for all of them. The paper also replaces layers by the average of their neighbors; as a"
-    " control, they are replaced by random weights of the same norm.",
+    " intervals are corrected for all of them. The paper also replaces layers by the average of their"
+    " neighbors. A diagnosis repeats this and, as a control, replaces them by random weights of the same norm.",
     Published(PAPER, "A contiguous core of layers matters far more than the rest.", "layers 8–11 of 30", "metric 2"),
     "nats/token (median effect of the range minus twice that of the other layers)",
     0.0,
@@ -196,11 +196,11 @@ def judge_core_layers(data: ReportData) -> Finding | None:
         verdict, answer = Verdict.INCONCLUSIVE, "The interval is compatible with both yes and no."
     best = max(sorted(ranges), key=lambda layers: ranges[layers][1].value)
     excess = ranges[best][1]
-    side = "above" if excess.value >= 0.0 else "below"
-    strongest = (
-        f"The strongest range is layers {best}: its median effect is {format_number(abs(excess.value))} nats/token"
-        f" {side} twice the median of the other layers."
-    )
+    size = f"{format_number(abs(excess.value))} nats/token"
+    if excess.value >= 0.0:
+        strongest = f"In layers {best}, the median effect exceeds twice that of the other layers by {size}."
+    else:
+        strongest = f"Layers {best} come closest; the median effect there would have to be {size} higher."
     return CORE.answer(verdict, f"{answer} {strongest}", excess)
 
 

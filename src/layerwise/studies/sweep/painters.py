@@ -67,20 +67,20 @@ ALL_NEEDED = Question(
     "Are all layers needed?",
     "“A few layers” are the paper's layer windows of up to a quarter of the depth; “the whole middle” is its widest"
     " window. The saving is 1 − a / b, where a is the cost per layer of skipping a few layers, and b that of"
-    " skipping the whole middle. Skipping the whole middle must also cost more than skipping a few layers, by more than"
-    f" {MIN_NATS:g} nats/token.",
+    " skipping the whole middle. Skipping the whole middle must also cost more than skipping a few layers; a difference"
+    f" within {MIN_NATS:g} nats/token counts as none.",
     Published(
         PAPER,
         "A few middle layers can be skipped at little cost, and the cost rises with each further layer.",
         "a curve, no number",
         "section 3.2, figure 4",
     ),
-    "(saving per layer when only a few layers are skipped, as a share)",
+    "(share of the cost per layer that is saved by skipping a few layers instead of the whole middle)",
     MIN_SAVED,
 )
 SAME_FUNCTION = Question(
     "Do the middle layers all do the same thing?",
-    f"{COSTS_RULE} Repeating is harmless if it costs {MIN_NATS:g} nats/token or less.",
+    f"{COSTS_RULE} The statement is contradicted if repeating costs {MIN_NATS:g} nats/token or less.",
     Published(
         PAPER,
         "Repeating the center layer in place of the middle layers is worse than skipping them.",
@@ -369,7 +369,7 @@ def judge_strategies_rank_as_published(data: ReportData) -> Finding | None:
         answer = describe_undecided(widest, ALIKE)
         if widest.has_interval:
             answer = (
-                "Too few pairs of strategies are decided to confirm or contradict the published ranking"
+                "Too few pairs of strategies differ clearly to confirm or contradict the published ranking"
                 f"{describe_text_needed(widest, ALIKE)}."
             )
     least_first = [label(name) for name in sorted(PAINTERS_RANKING, key=lambda name: rows[name].value)]

@@ -94,9 +94,11 @@ def sweep(
     Args:
         model: Hub id, folder, GGUF file, or demo.
         text: Text file, a folder of them, or hf:DATASET.
-        families: Plan families: painters (skip or reorder middle layers), leave_one_out (skip a layer), swap_adjacent,
-            leave_branch_out, every_window, random_subsets, repeat_blocks, damped_repeats, bits, bits_noise, looped,
-            gain_sweep; pass "" for none.
+        families: Plan families: painters (skip, repeat, reorder or parallelize middle layers), leave_one_out (skip a
+            layer), swap_adjacent (swap neighbors), leave_branch_out (skip a sublayer), every_window (skip a range),
+            random_subsets (skip random layers), repeat_blocks (run a range twice), damped_repeats (with half of each
+            update), bits (quantize a layer), bits_noise (noise of the same size), looped (loop parallel layers),
+            gain_sweep (scale a parallel update); pass "" for none.
         plans: Plan to run; repeat for more.
         minutes: Time budget in minutes (default: 10).
         tokens: Number of tokens to score, or all (default: what fits the time budget).

@@ -68,7 +68,8 @@ class ServeSettings:
             if each.name.startswith("max_") or each.name.endswith("_seconds"):
                 value = getattr(self, each.name)
                 if not (value > 0 or (value == 0 and each.name in may_be_zero)):
-                    raise SwarmError(f"{each.name} must be positive, got {value}.")
+                    least = "at least 0" if each.name in may_be_zero else "positive"
+                    raise SwarmError(f"{each.name} must be {least}, got {value}.")
 
 
 TOKENS_VARIABLE = "LAYERWISE_SWARM_TOKENS"
