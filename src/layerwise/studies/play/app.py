@@ -39,11 +39,6 @@ class PlanBody(Body):
     plan: Annotated[str, Field(max_length=MAX_PLAN)]
 
 
-class PresetsBody(Body):
-    first: Annotated[int, Field(ge=0, lt=10_000)]
-    last: Annotated[int, Field(ge=0, lt=10_000)]
-
-
 class ImportanceBody(Body):
     text: PastedText | None = None
 
@@ -71,10 +66,6 @@ class StartBody(PlanBody):
     text: PastedText | None = None
 
 
-QUIET_PATHS = ("/api/plan", "/api/presets")
-"""A plan that is being typed is often incomplete, and a browser logs each response with an error status."""
-
-
 def create_app(playground: Playground, settings: ServeSettings) -> FastAPI:
     """Create the application; its worker is `app.state.worker`."""
     app = FastAPI(title="layerwise play", version=layerwise.__version__, docs_url=None, redoc_url=None)
@@ -94,7 +85,8 @@ async def _refuse_plan(request: Request, error: Exception) -> Response:
     """Refuse a plan that cannot run; `position` is the character at which the parser stopped."""
     content = RequestError(400, "invalid_plan", getattr(error, "reason", str(error)), param="plan").content()
     content["error"]["position"] = getattr(error, "position", None)
-    return JSONResponse(content, 200 if request.url.path in QUIET_PATHS else 400)
+    # A plan that is being typed is often incomplete, and a browser logs each response with an error status.
+    return JSONResponse(content, 200 if request.url.path == "/api/plan" else 400)
 
 
 def add_plan_routes(app: FastAPI, playground: Playground) -> None:
@@ -105,10 +97,6 @@ def add_plan_routes(app: FastAPI, playground: Playground) -> None:
     @app.post("/api/plan")
     async def plan(body: PlanBody) -> Response:
         return JSONResponse(playground.describe_plan(playground.parse_plan(body.plan)))
-
-    @app.post("/api/presets")
-    async def presets(body: PresetsBody) -> Response:
-        return JSONResponse({"presets": playground.make_presets(body.first, body.last)})
 
 
 def add_work_routes(app: FastAPI, playground: Playground, worker: Worker) -> None:
@@ -166,7 +154,9 @@ def describe_importance(importance: ProgressiveImportance) -> Item:
     layers = [{"layer": layer, **describe_effect(score)} for layer, score in scores.items()]
     count = sum(score.low is not None for score in scores.values())
     finding = state_layers(scores, is_final=is_final) if count == importance.stack.depth else None
-    return {"layers": layers, "measured": count, "finding": finding, **({"done": True} if is_final else {})}
+    total = importance.data.tokens * importance.stack.depth
+    done = {"done": True} if is_final else {}
+    return {"layers": layers, "measured": count, "finding": finding, "total_tokens": total, **done}
 
 
 def add_command_routes(app: FastAPI, playground: Playground) -> None:

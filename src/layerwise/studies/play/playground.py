@@ -20,7 +20,6 @@ from layerwise.page.formatting import format_count
 from layerwise.plan import Plan
 from layerwise.plan.checks import TYPES, quantized_layers
 from layerwise.plan.explain import explain
-from layerwise.plan.painters import window
 from layerwise.plan.plan import Stage, Visit
 from layerwise.plan.wiring import matrix
 from layerwise.results import Run, Score
@@ -116,7 +115,6 @@ class Playground:
             "model": model_name(self.location),
             "structure": describe_structure(self.stack),
             "depth": self.stack.depth,
-            "dtype": str(self.stack.dtype).removeprefix("torch."),
             "generates": self.generates,
             "chat": bool(getattr(self.stack.tokenizer, "chat_template", None)),
             "prompt": "reverse k d a z =" if self.location == "demo" else "The capital of France is",
@@ -128,7 +126,6 @@ class Playground:
                 "documents": self.data.documents,
                 "tokens": self.data.tokens,
             },
-            "stored": bool(self.stored),
             "plans": [{"label": label, "plan": str(plan)} for label, plan in self.plans],
             "limits": {"plan": MAX_PLAN, "prompt": MAX_PROMPT, "text": MAX_TEXT, "new_tokens": MAX_NEW_TOKENS},
         }
@@ -184,11 +181,6 @@ class Playground:
         """Return parameters, KV slots and bytes of the original model and of `plan`."""
         original, changed = self._describe_cost(self.identity), self._describe_cost(plan)
         return {name: {"original": original[name], "plan": changed[name]} for name in ("parameters", "slots", "bytes")}
-
-    def make_presets(self, first: int, last: int) -> list[dict[str, str]]:
-        """Apply the strategies of the Painters to layers `first` to `last`."""
-        members = window(self.stack.depth, first, last, seeds=[0])
-        return [{"label": member.strategy.replace("_", " "), "plan": str(member.plan)} for member in members]
 
     def _find_obstacles(self, plan: Plan) -> dict[str, str | None]:
         """Return why a plan cannot be saved in a format, or None if it can."""

@@ -34,7 +34,7 @@ def play(
     trust_remote_code: Rare[bool] = False,
     reporter: Reporter | None = None,
 ) -> str:
-    """Open a page on which you skip, move and repeat the layers of a model, and see what it writes and loses.
+    """Open a page on which you skip, move and repeat layers, and see how the model's text and loss change.
 
     The page shows the loss increase when each layer is skipped. It compares what the original model and a plan write,
     scores your text under both, and saves the plan. Layers are measured on short paragraphs that come with layerwise,

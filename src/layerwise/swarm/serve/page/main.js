@@ -16,18 +16,19 @@ const duration = (seconds) => (seconds < 90 ? `${Math.ceil(seconds)} s` : `${Mat
 
 /** Measure every layer on a text, or on the server's. Edits do not interrupt this. */
 async function measure(text) {
-  const { depth, text: { name, tokens: size } } = app.server;
-  const [source, total] = text === null ? [name, depth * size] : ["your text", NaN];
+  const { depth, text: { name } } = app.server;
+  const source = text === null ? name : "your text";
   let first = null;
   app.layers.clear();
   write("finding", "Which layers can go?");
   write("progress", `Measuring on ${source}: each layer reads 8 paragraphs first.`);
   try {
-    for await (const { layers, done, finding, measured } of stream("api/importance", { text })) {
+    for await (const event of stream("api/importance", { text })) {
+      const { layers, done, finding, measured, total_tokens: total } = event;
       const before = app.layers.size;
       for (const each of layers) app.layers.set(each.layer, each);
       showImportance();
-      if (finding) write("finding", finding);
+      if (finding) write("finding", finding.replaceAll(/ (?=[^[\]]*\])/g, "\u00a0")); // keep an interval on one line
       const now = { time: Date.now(), read: [...app.layers.values()].reduce((sum, { tokens }) => sum + tokens, 0) };
       first ??= now;
       const seconds = ((total - now.read) * (now.time - first.time)) / (now.read - first.read) / 1000;
