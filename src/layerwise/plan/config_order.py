@@ -85,7 +85,7 @@ def _slots(layer: int, order: Sequence[int]) -> list[int]:
 
 
 def output_in_order(order: Sequence[int], count: int) -> int | None:
-    """Return how many visits it takes until layer `count - 1` has run for the last time, or None if it is skipped.
+    """Return how many layers of `order` run up to the last run of layer `count - 1`, or None if it is skipped.
 
     >>> [output_in_order((0, 2, 1, 2), count) for count in (0, 1, 2, 3, 4)]
     [0, 1, 3, 4, None]

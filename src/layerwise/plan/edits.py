@@ -86,7 +86,7 @@ def without_branch(plan: Plan | str, layer: int, sublayer: Sublayer) -> Plan:
 
 
 def reverse(plan: Plan | str, start: int, stop: int) -> Plan:
-    """Reverse the order of the stages in a window.
+    """Reverse the order of the stages from position `start` to `stop` (exclusive).
 
     >>> reverse(Plan.identity(32), 14, 18)
     Plan('0-13 17-14 18-31')
@@ -97,7 +97,7 @@ def reverse(plan: Plan | str, start: int, stop: int) -> Plan:
 
 
 def shuffle(plan: Plan | str, start: int, stop: int, seed: int) -> Plan:
-    """Shuffle the stages in a window with `random.Random(seed)`, so that all orders are equally likely.
+    """Shuffle the stages from position `start` to `stop` (exclusive) with `random.Random(seed)`.
 
     >>> shuffle(Plan.identity(8), 1, 7, seed=0)
     Plan('0 5 3-1 6 4 7')
@@ -123,9 +123,9 @@ def move(plan: Plan | str, source: int, target: int) -> Plan:
 
 
 def repeat(plan: Plan | str, start: int, stop: int, times: int, gain: float | None = None) -> Plan:
-    """Repeat a window `times` times. A window of several stages becomes a block.
+    """Run the stages from position `start` to `stop` (exclusive) `times` times. Several stages become a block.
 
-    If `gain` is given, each repetition returns `x + gain * (window(x) - x)` for its input x.
+    If `gain` is given, each repetition of the stages f returns `x + gain * (f(x) - x)` for its input x.
 
     >>> repeat(Plan.identity(80), 45, 52, times=2)
     Plan('0-44 [45-51]*2 52-79')
@@ -143,9 +143,9 @@ def repeat(plan: Plan | str, start: int, stop: int, times: int, gain: float | No
 
 
 def parallel(plan: Plan | str, start: int, stop: int, merge: Reduction = _MEAN) -> Plan:
-    """Run the stages of a window in parallel on the same hidden state, and merge their outputs.
+    """Run the stages from position `start` to `stop` (exclusive) in parallel, and merge their outputs.
 
-    If the window has one stage and the rule is `mean` or `sum`, the plan is returned unchanged.
+    If there is only one stage and `merge` is `mean` or `sum`, the plan is returned unchanged.
 
     >>> parallel(Plan.identity(32), 14, 18)
     Plan('0-13 (14|15|16|17) 18-31')
@@ -155,7 +155,7 @@ def parallel(plan: Plan | str, start: int, stop: int, merge: Reduction = _MEAN) 
 
 
 def loop(plan: Plan | str, start: int, stop: int, times: int, merge: Reduction = _MEAN) -> Plan:
-    """Run the stages of a window in parallel `times` times in a row, each time on the previous merged output.
+    """Run the stages from `start` to `stop` (exclusive) in parallel, `times` times in a row on the merged output.
 
     This is the “looped parallel” of Sun et al. (2024, arXiv 2407.09298).
 
@@ -212,7 +212,7 @@ def _renamed(plan: Plan, names: Mapping[int, int]) -> Plan:
 
 
 def map_visits(plan: Plan, onto: Callable[[Visit], Visit | None]) -> Plan | None:
-    """Replace each visit `v` by `onto(v)`, or remove it if that is None. Return None if no visit remains."""
+    """Replace each visit `v` by `onto(v)`, or remove it if `onto(v)` is None. Return None if no visit remains."""
     stages = (_map_stage(stage, onto) for stage in plan.stages)
     kept = tuple(stage for stage in stages if stage is not None)
     return Plan(kept) if kept else None

@@ -1,6 +1,7 @@
 """Plan families: functions from the depth of a model to a list of plans.
 
-`FAMILIES` lists those of the command line. In a `Member`, `affected` is the number of layers that the plan changes.
+`FAMILIES` lists the families that the command line offers. In a `Member`, `affected` is the number of layers that the
+plan changes.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ def random_subsets(depth: int, count: int = SUBSETS, seed: int = 0) -> tuple[Mem
 def repeat_blocks(depth: int, times: Iterable[int] = (TWICE,)) -> tuple[Member, ...]:
     """Repeat each range of adjacent layers in turn (the "RYS" scan of Ng, dnkhng.github.io/posts/rys).
 
-    Each range runs as many times as `times` says. Counts other than two become part of the strategy, as in `repeat_3`.
+    `times` lists how many times a range runs. Counts other than two become part of the strategy, as in `repeat_3`.
 
     >>> [str(member.plan) for member in repeat_blocks(3)]
     ['0*2 1 2', '0 1*2 2', '0 1 2*2', '[0 1]*2 2', '0 [1 2]*2', '[0-2]*2']
@@ -164,7 +165,7 @@ def repeat_blocks(depth: int, times: Iterable[int] = (TWICE,)) -> tuple[Member, 
 
 
 def damped_repeats(depth: int) -> tuple[Member, ...]:
-    """Run each range of adjacent layers twice in turn, adding only half of its update each time.
+    """In turn, run each range of adjacent layers twice, and add only half of its update each time.
 
     The total update stays about the same. If layers are seen as Euler steps of a differential equation (Chen et al.,
     2018, arXiv 1806.07366), each run is half a step.
@@ -198,7 +199,7 @@ def bits(depth: int, types: Iterable[str] = INTEGER_TYPES) -> tuple[Member, ...]
 def bits_noise(depth: int, types: Iterable[str] = INTEGER_TYPES, seeds: Iterable[int] = (0,)) -> tuple[Member, ...]:
     """Add Gaussian noise as large as the quantization error to each layer in turn: the baseline of `bits`.
 
-    The strategy is the type, and `draw` the seed.
+    In each `Member`, `strategy` is the type, and `draw` is the seed.
 
     >>> [str(member.plan) for member in bits_noise(2, types=("Q4_0",), seeds=(0, 1))]
     ['Q4_0-noise0:0 1', '0 Q4_0-noise0:1', 'Q4_0-noise1:0 1', '0 Q4_0-noise1:1']
@@ -234,9 +235,9 @@ def looped(depth: int, loops: Iterable[int] | None = None) -> tuple[Member, ...]
 
 
 def gain_sweep(depth: int) -> tuple[Member, ...]:
-    """Run the M layers of each window in parallel, with gains 1 to M on the mean of their updates.
+    """Run the M layers of each window in parallel, and multiply the mean of their updates by a gain from 1 to M.
 
-    The windows are those of `painters` with more than one layer. Gain M is the sum of the updates.
+    The windows are those of `painters` with more than one layer. With gain M, the result is the sum of the updates.
 
     >>> [(member.strategy, str(member.plan)) for member in gain_sweep(3)]
     [('gain=1', '0 (1|2):gain=1'), ('gain=2', '0 (1|2):gain=2')]
@@ -292,7 +293,8 @@ def assignments(models: Sequence[str], depth: int, draws: int, seed: int, *, own
     """Draw random plans that take each of `depth` layers from one of `models`.
 
     The numbers of layers from two models differ by at most one (Freiberger et al., 2024, section 4.4). If `own_depth`,
-    position p runs layer p of a model; otherwise layers are also in random order. Plan n does not depend on `draws`.
+    position p runs layer p of one of the models; otherwise the layers are also in random order. Plan n does not depend
+    on `draws`.
 
     >>> for plan in assignments(["a", "b"], depth=4, draws=2, seed=0, own_depth=True):
     ...     print(plan)

@@ -110,7 +110,7 @@ class LayerWeights:
         return tuple(tuple(dict(row).get(source, 0.0) for source in range(self.depth + 1)) for row in self.rows)
 
     def last_readers(self) -> tuple[int | None, ...]:
-        """Return the last reader of each source, or None if nothing reads it. The output is reader `depth`."""
+        """Return the last reader of each source, or None if nothing reads the source. The output is reader `depth`."""
         last: list[int | None] = [None] * (self.depth + 1)
         for edge in self:
             last[edge.source] = edge.reader
@@ -173,7 +173,7 @@ class LayerWeights:
 
 @dataclass(frozen=True, slots=True)
 class EdgeCut:
-    """Edges to remove: the fraction `share` with the smallest absolute weights, or those that match `patterns`.
+    """Edges (layer weights) to remove: the fraction `share` with the smallest absolute values, or those in `patterns`.
 
     A pattern is a (reader, source) pair, in which `*` matches any number.
 
@@ -203,7 +203,7 @@ class EdgeCut:
         return cls(text, patterns=tuple((each[1], each[2]) for each in patterns if each))
 
     def apply(self, wiring: LayerWeights, *, renormalize: bool = True) -> LayerWeights:
-        """Return `wiring` without these edges. Raise `PlanError` if none can be removed."""
+        """Remove the edges of this cut from `wiring`. Raise `PlanError` if none can be removed."""
         if self.share is not None:
             order = sorted(wiring, key=lambda edge: abs(wiring.weight(edge)))
             count = round(self.share * len(wiring))

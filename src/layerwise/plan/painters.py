@@ -51,10 +51,10 @@ class Member:
 def painters(
     depth: int, seeds: Iterable[int] = PAINTERS_SEEDS, loops: Iterable[int] = (PAINTERS_LOOPS,)
 ) -> tuple[Member, ...]:
-    """Apply every strategy of the paper to each of its windows of middle layers.
+    """Apply every strategy of the Painters paper to each of its windows of middle layers.
 
-    `affected` is the number of layers in the window. Looped parallel runs a window as often as `loops` says. A count
-    other than the published three becomes part of the strategy, as in `looped_parallel_5`.
+    `affected` is the number of layers in the window. `loops` lists how many times looped parallel runs a window. Counts
+    other than the published three become part of the strategy, as in `looped_parallel_5`.
 
     >>> for member in painters(4, seeds=[0]):
     ...     print(f"{member.strategy:16}{member.affected}  {member.plan}")
@@ -90,7 +90,7 @@ def window(
     seeds: Iterable[int] = PAINTERS_SEEDS,
     loops: Iterable[int] = (PAINTERS_LOOPS,),
 ) -> tuple[Member, ...]:
-    """Apply every strategy of `painters` to layers `first` to `last`, inclusive. The family is named after them.
+    """Apply every strategy of `painters` to layers `first` to `last`, inclusive. The family is `window FIRST-LAST`.
 
     >>> for member in window(6, 1, 2, seeds=[0]):
     ...     print(f"{member.family}  {member.strategy:16}{member.affected}  {member.plan}")
@@ -134,7 +134,7 @@ def middle_window(depth: int, size: int) -> tuple[int, int]:
 def strategies(
     plan: Plan, start: int, stop: int, seeds: tuple[int, ...], loops: tuple[int, ...] = (PAINTERS_LOOPS,)
 ) -> Iterator[tuple[str, int | None, Plan]]:
-    """Apply every strategy to a window of an identity plan. Yield the strategy, the seed and the plan."""
+    """Apply every strategy of `painters` to a window of an identity plan. Yield the strategy, the seed and the plan."""
     yield "skip", None, edits.skip(plan, *range(start, stop))
     yield "middle_repeat", None, repeat_middle(plan, start, stop)
     yield "reverse", None, edits.reverse(plan, start, stop)
@@ -186,11 +186,11 @@ def curve_families(plans: Iterable[SweptPlan]) -> tuple[str, ...]:
 
 
 def half_window(plans: Iterable[SweptPlan], depth: int) -> LayerWindow | None:
-    """Choose a family and the number of affected layers that is nearest to half of the depth.
+    """Choose a plan family, and the number of affected layers that is nearest to half of the depth.
 
-    The family is the Painters' if it was run, otherwise the first explicit window. Other families have no window whose
-    strategies could be compared: their plans of one size change different layers. Only the numbers of layers for which
-    most strategies were run are considered.
+    The family is `painters` if it was run, otherwise the first window that the user gave. In other families, plans of
+    the same size change different layers, so their strategies cannot be compared. Only the numbers of layers for which
+    the most strategies were run are considered.
     """
     known = list(plans)
     explicit = (each.family for each in known if each.family.startswith(f"{WINDOW} "))

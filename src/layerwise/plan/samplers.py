@@ -86,7 +86,7 @@ class Shuffle:
 class Drop:
     """Sampler that draws a plan from `of` and skips each layer in it independently with probability `share`.
 
-    If no layer remains, they are drawn again. If `preserve`, skipped layers run with gain 0 instead.
+    If no layer remains, the skipped layers are drawn again. If `preserve`, skipped layers run with gain 0 instead.
 
     >>> Drop(0.5).draw(4, random.Random(1))
     Plan('1 2')
@@ -113,7 +113,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Failout:
-    """Sampler that draws a plan from `of`, and skips the layers of nodes that fail with probability `share`.
+    """Sampler that draws a plan from `of`, lets each node fail with probability `share`, and skips its layers.
 
     `nodes` lists the layers of each node. Layers that are on no node never fail. If no layer remains, failures are
     drawn again. If `preserve`, skipped layers run with gain 0 instead.
@@ -210,8 +210,8 @@ RULES = ("first", "last", "even", "random")
 def layer_subset(depth: int, count: int, rule: str, chance: random.Random | None = None) -> tuple[int, ...]:
     """Choose `count` of `depth` layers by a rule, and return them in ascending order.
 
-    `first` and `last` choose the first or last K of L layers, and `random` draws them with `chance`. `even` chooses
-    layers floor((i + 1/2) L / K) for i = 0..K-1, as recommended for LayerDrop.
+    With K = `count` and L = `depth`, `first` and `last` choose the first or last K layers, and `random` draws K layers
+    with `chance`. `even` chooses layers floor((i + 1/2) L / K) for i = 0..K-1, as recommended for LayerDrop.
 
     >>> layer_subset(12, 6, "even")
     (1, 3, 5, 7, 9, 11)

@@ -43,7 +43,7 @@ Choice = Visit | None
 class Allocations:
     """The choices for every layer of `space`: a GGUF type, unquantized, or skipped.
 
-    `rises` has the loss increase when only this layer is changed, by layer and choice.
+    `rises` maps (layer, choice) to the loss increase when only this layer is changed.
     """
 
     space: Space
@@ -71,7 +71,7 @@ class Allocations:
         return [choice for number, choice in self.rises if number == layer]
 
     def find_best(self) -> Plan:
-        """Return the plan within the limit that has the lowest loss if loss increases add up, found greedily."""
+        """Find the best plan within the limit greedily, assuming that the loss increases of layers add up."""
         space, now = self.space, dict[int, Choice]((layer, Visit(layer)) for layer in range(self.space.depth))
         while not space.allows(plan := _plan(now.values())):
             changes = [
@@ -160,7 +160,7 @@ def allocate(
     width: int = WIDTH,
     settings: RungSettings | None = None,
 ) -> Iterator[SearchStep]:
-    """Yield the round that compares the best allocation with `controls`, then rounds of exchanges from the best plans.
+    """Yield a round that compares the best allocation with `controls`, then rounds of exchanges between layers.
 
     Raises:
         MeasureError: If the plan exceeds the limit even with every layer in its smallest type.
@@ -184,7 +184,7 @@ def allocate(
 def build_rule_plans(
     space: Space, scores: Iterable[Score], power: Mapping[int, float] = MappingProxyType({})
 ) -> dict[str, Plan]:
-    """Return the allocation of each rule by name; rules that find none within the limit are omitted.
+    """Map the name of each rule to its plan. Rules that find no plan within the limit are omitted.
 
     `power` has the mean squared input of each layer, from an importance matrix.
     """
@@ -209,7 +209,7 @@ def draw_random_allocations(space: Space, count: int, seed: int) -> list[Plan]:
 
 
 def assign_by_rank(space: Space, order: Sequence[int]) -> Plan | None:
-    """Quantize the first layers of `order` with more bits than the rest, as many as fit the limit.
+    """Use more bits for the first layers of `order` than for the rest, and for as many of them as the limit allows.
 
     If `order` is empty, every layer has the same type. Return None if no type fits the limit.
     """

@@ -1,11 +1,12 @@
 """Confirm the selected plan on held-out text, and compare it with the controls.
 
-The rows have the measure `search` and are in nats/token. The texts are `search`, `select`, `report` and `second`.
+The result rows have the measure `search`. Plans are found on the text `search`, selected on `select`, and confirmed on
+the held-out text `report` and, if there is one, on the second corpus (`second`). Losses are in nats/token.
 
     delta_nll      loss of a plan minus that of the original model
     again          the same, with a 95 % prediction interval for another text with as many documents
     gap            delta_nll on the report text minus delta_nll on the search text
-    above_chosen   loss of a control minus that of the selected plan, paired by document; `random` is averaged
+    above_chosen   loss of a control minus that of the selected plan, paired by document; random plans are averaged
     better         share of the random plans with a lower loss than the selected plan
 
 The prediction interval is the confidence interval with each side multiplied by the square root of 2.
@@ -50,10 +51,10 @@ def _again(score: Score, low: float, high: float) -> Score:
 
 
 def compute_selection_gap(search: Iterable[Loss], report: Iterable[Loss], whole: Plan, plan: Plan) -> list[Score]:
-    """Return the selection bias of a plan: its loss increase on held-out text minus that on the search text.
+    """Return the selection bias of `plan`: how much larger its loss increase is on held-out text than on search text.
 
-    Standard errors are added in quadrature; the interval is Student's t with Satterthwaite's degrees of freedom. There
-    is no row if a text has too few documents.
+    Standard errors are added in quadrature; the interval is Student's t with Satterthwaite's degrees of freedom. The
+    loss increase is relative to the plan `whole`. No row is returned if a text has too few documents.
     """
     parts, compared = [], {str(whole), str(plan)}
     for losses, sign in ((search, -1.0), (report, 1.0)):
@@ -76,9 +77,9 @@ def compare_controls(
     *,
     seed: int,
 ) -> list[Score]:
-    """Return the rows `above_chosen` of every control and of the random plans, and `better` of the random plans.
+    """Compare each control and the mean of the random plans with the selected plan (result rows `above_chosen`).
 
-    A control that equals the selected plan has no row.
+    The row `better` is the share of random plans with a lower loss. A control that equals the selected plan has no row.
     """
     rows = list(losses)
     names = {name: str(plan) for name, plan in controls.items() if plan != selected}

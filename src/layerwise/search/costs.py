@@ -29,12 +29,12 @@ from layerwise.stack.inputs import evaluating
 from layerwise.stack.quantization import bytes_at_type, bytes_in_file
 
 Piece = tuple[int, str | None]
-"""A layer and its sublayer; None for the full layer."""
+"""A layer number and a sublayer, which is None for the full layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostTable:
-    """Costs of layers and sublayers (`pieces`), of quantized ones by type (`at_types`), and of all else (`rest`)."""
+    """Costs of layers and sublayers (`pieces`), of quantized ones (`at_types`), and of everything else (`rest`)."""
 
     pieces: Mapping[Piece, float]
     rest: float

@@ -4,7 +4,7 @@
     sublayers   skip the attention or the MLP of a layer (FinerCut, BlockPruner)
     bits        quantize a layer to a GGUF type (`layerwise.search.bits`)
     repeat      run up to four consecutive layers twice
-    damp        run them twice, with each update scaled down
+    damp        the same as `repeat`, with each update scaled down
     parallel    run two adjacent layers on the same input and add both updates
     reorder     swap two adjacent layers
 
@@ -72,7 +72,7 @@ def unroll(plan: Plan) -> tuple[Stage, ...]:
 
 
 def list_cheaper(plan: Plan, edits: Sequence[Edit]) -> list[Plan]:
-    """Return every plan that one of the edits makes cheaper.
+    """Return every plan that results from one of those `edits` that make a plan cheaper (`CHEAPER_EDITS`).
 
     >>> [str(each) for each in list_cheaper(Plan.parse("0-2"), ("drop",))]
     ['1 2', '0 2', '0 1']
@@ -84,7 +84,7 @@ def list_cheaper(plan: Plan, edits: Sequence[Edit]) -> list[Plan]:
 def list_neighbors(
     plan: Plan, edits: Sequence[Edit], depth: int, sources: Sequence[str] = (), max_repeat: int = MAX_REPEAT
 ) -> list[Plan]:
-    """Return every plan one exchange away: skip a layer and restore another one, or make another edit.
+    """Return every plan that results from one exchange (skip a layer and restore another) or one other edit.
 
     >>> [str(each) for each in list_neighbors(Plan.parse("0 2"), ("drop",), 3)]
     ['1 2', '0 1']
@@ -116,7 +116,10 @@ def swap_sources(now: Sequence[Stage], sources: Sequence[str]) -> Iterator[tuple
 
 
 def restore_layers(now: Sequence[Stage], depth: int, *, sublayers: bool) -> Iterator[tuple[Stage, ...]]:
-    """Yield the stages with one skipped layer restored in order; if `sublayers`, also with one of its sublayers."""
+    """Yield the stages with one skipped layer or sublayer restored at its place in layer order.
+
+    If `sublayers`, each skipped layer is also restored only in part: its attention, or its MLP.
+    """
     present = _layers(now)
     for layer in range(depth):
         if layer in present:

@@ -43,10 +43,10 @@ Sink = Callable[[Sequence[Loss]], None]
 
 @dataclass(frozen=True, slots=True)
 class Forks:
-    """Plans grouped by the number n of stages they share with their parent.
+    """Plans grouped by the number n of stages that they share with their parent plan.
 
-    `at[n]` has the graph of the stages after the first n, and the plan that they belong to. `ends[n]` is the plan that
-    consists of only the n shared stages.
+    `at[n]` has the graph of the stages after the first n, and maps each plan of only these stages to its full plan.
+    `ends[n]` is the plan that consists of only the n shared stages.
     """
 
     at: Mapping[int, tuple[Graph, Mapping[Plan, Plan]]]
@@ -87,9 +87,9 @@ class Forks:
 
 @dataclass(slots=True)
 class SearchCost:
-    """Cost of a search: evaluations of layers and of the head, times tokens.
+    """Cost of a search: evaluations of layers and of the head, multiplied by the number of tokens.
 
-    `naive` is the number of layer evaluations if each plan were run separately on all of the text, times tokens.
+    `naive` is what `layer_tokens` would be if each plan were run separately on all of the text.
     """
 
     layer_tokens: int = 0
@@ -192,10 +192,10 @@ class GraphEvaluator:
         return [sum(batch.size for batch in data.batches) for data in self.rungs]
 
     def evaluate(self, plans: Sequence[Plan], rung: int, parent: Plan) -> Numbers:
-        """Return the summed loss of every plan on every document (or window) of a rung, `(plans, documents)`.
+        """Return the summed loss of every plan on every document (or window) of a part of the text.
 
-        A loss that is not finite is replaced by `NOT_FINITE` per token; for the original model it raises
-        `MeasureError`.
+        The result has the shape `(plans, documents)`, and `rung` is the number of the part. A loss that is not finite
+        is replaced by `NOT_FINITE` per token; for the original model it raises `MeasureError`.
         """
         texts = {
             plan: str(plan) for plan in dict.fromkeys(plans)

@@ -52,7 +52,7 @@ def measure_skip_effects(evaluator: Evaluator, space: Space) -> dict[int, float]
 
 
 def build_one_shot_plans(space: Space, scores: Iterable[Score], effects: Mapping[int, float]) -> dict[str, Plan]:
-    """Return the plan of each score by name; scores whose plan would have no layers are omitted."""
+    """Map the name of each score to its plan. Scores whose plan would have no layers are omitted."""
     rows = list(scores)
     influence = block_influence(rows)
     orders = {

@@ -29,15 +29,15 @@ GROWTH = 4
 
 
 class Evaluator(Protocol):
-    """Evaluates plans on the text of a rung, and never computes the same loss twice."""
+    """Evaluates plans on growing amounts of text (rungs), and never computes the same loss twice."""
 
     @property
     def tokens(self) -> Sequence[Numbers]:
-        """Number of scored tokens of every document that a rung adds, `(documents,)` per rung."""
+        """For each rung, the number of scored tokens of every document that it adds to the previous rung."""
         ...
 
     def evaluate(self, plans: Sequence[Plan], rung: int, parent: Plan) -> Numbers:
-        """Return the summed loss in nats of every plan on every document that the rung adds, `(plans, documents)`.
+        """Return the summed loss in nats of every plan on every document that this rung adds, `(plans, documents)`.
 
         `parent` is the plan from which `plans` were derived; its hidden states can be cached.
         """
@@ -46,7 +46,7 @@ class Evaluator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RungSettings:
-    """Settings of a round.
+    """Settings of a search round, which evaluates candidates on growing amounts of text (rungs).
 
     Args:
         share: Maximum share of the candidates that remain after a rung.
@@ -71,7 +71,7 @@ class RungSettings:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Result of a round.
+    """Result of a search round.
 
     Attributes:
         losses: Mean loss in nats/token of the plans that were evaluated on all of the text, the best first.
@@ -101,7 +101,7 @@ def run_round(
     kept: Collection[Plan] = (),
     settings: RungSettings | None = None,
 ) -> Round:
-    """Find the candidates with the lowest loss on all of the text.
+    """Eliminate candidates on growing amounts of text, and return the losses of the best ones on all of it.
 
     Candidates are derived from `parent`, and those in `kept` are never eliminated. If `base` is given, candidates are
     ranked by their loss increase over `base`, multiplied by `scale`.
@@ -167,7 +167,7 @@ MIN_SPLIT_DOCUMENTS = 3 * MIN_UNITS
 
 
 def split_text(data: EvalData, seed: int) -> dict[str, EvalData]:
-    """Split a text into the parts of `SHARES`, which have no document in common (no window, if documents are few).
+    """Split a text into the parts of `SHARES`, which have no document (or window, if documents are few) in common.
 
     Raises:
         DataError: If a part would have fewer than 8 documents or windows.
@@ -202,7 +202,7 @@ def share_no_document(parts: Iterable[EvalData]) -> bool:
 
 
 def split_rungs(data: EvalData, seed: int, rungs: int = MAX_RUNGS) -> tuple[EvalData, ...]:
-    """Split a text into what each rung adds to the previous one; every rung has at least 8 documents or windows."""
+    """Split a text into the parts that successive rungs add, each with at least 8 documents or windows."""
     order = shuffle_pieces(piece_lengths(data, MIN_DOCUMENTS), seed)
     ends = [len(order) // GROWTH**rung for rung in range(rungs)]
     ends = [0, *sorted(end for end in ends if end >= MIN_UNITS or end == len(order))]

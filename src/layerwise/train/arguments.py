@@ -39,7 +39,7 @@ _WORDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 @dataclass
 class MeasuredArguments(TrainingArguments):
-    """`TrainingArguments` with two additional options; `peak_flops` defaults to `training_log.PEAKS`."""
+    """`TrainingArguments` with two more options. By default, `peak_flops` is looked up in `training_log.PEAKS`."""
 
     checkpoint_minutes: float | None = field(default=None, metadata={"help": "Minutes between checkpoints."})
     peak_flops: float | None = field(default=None, metadata={"help": "Peak FLOP/s of one device."})
@@ -97,7 +97,7 @@ def training_arguments(values: Mapping[str, Any]) -> MeasuredArguments:
 
 
 def common_arguments(folder: Path | str, seed: int, given: Mapping[str, Any], **own: Any) -> MeasuredArguments:
-    """Build the arguments of a training run in `folder`; `given` overrides `own`. Each process uses one device."""
+    """Build the arguments of a training run in `folder`. The arguments in `given` override the keyword arguments."""
     arguments = training_arguments(
         {
             "output_dir": str(folder),

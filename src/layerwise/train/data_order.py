@@ -61,8 +61,9 @@ class ReproducibleDataset(Examples):
 class LengthGroupedSampler(Sampler[int]):
     """Sampler of shuffled indices of `examples`.
 
-    If `alike` is given, texts of similar length are grouped into batches of that size. The first indices are repeated
-    at the end to fill the last `batch`; otherwise its examples would depend on the number of processes.
+    If `alike` is given, texts of similar length are grouped into batches of `alike` texts. The first indices are
+    repeated at the end until their number is a multiple of `batch`. Otherwise, the examples of the last batch would
+    depend on the number of processes.
     """
 
     def __init__(self, examples: ReproducibleDataset, alike: int | None = None, batch: int = 1) -> None:

@@ -17,7 +17,7 @@ CHUNK = 1 << 22
 """Maximum number of logits in memory at once: 16 MB in float32, and a few times that with intermediate results."""
 
 LossOf = Callable[[Tensor, slice], Tensor]
-"""Returns the summed loss of some rows of states, given the rows and their indices."""
+"""Function that returns the summed loss of some rows of states, given these rows and their indices."""
 
 
 def divergence(student: Tensor, teacher: Tensor) -> Tensor:
@@ -69,9 +69,10 @@ class _InChunks(torch.autograd.Function):
 
 
 def state_distance(student: Sequence[Tensor], teacher: Sequence[Tensor], scored: Tensor | None, kind: str) -> Tensor:
-    """Return the distance of states `(batch, seq, width)`, `cosine` (1 - cos) or `mse`, averaged over layers.
+    """Return the distance between the states `(batch, seq, width)` of student and teacher, averaged over layers.
 
-    If the mask `scored` `(batch, seq)` is given, only its positions count.
+    `kind` is `cosine` (1 - cos) or `mse`. If a mask `scored` `(batch, seq)` is given, only positions where it is true
+    count.
 
     >>> state = torch.ones(1, 2, 3)
     >>> float(state_distance([state], [2 * state], None, "mse"))

@@ -33,8 +33,8 @@ NAME = str(LayerMixingOptions.MODULE)
 class LayerMixing(nn.Module):
     """Layer weights alpha of a model with `depth` layers.
 
-    `raw` has the learned scalars and `kept` is the mask of edges that are not removed, both `(rows, depth + 1)`. There
-    is one row per layer; kind `free` has another row for the output of the model.
+    `raw` has the learned scalars, and `kept` is false for removed weights. Both have the shape `(rows, depth + 1)`.
+    There is one row per layer; kind `free` has another row for the output of the model.
     """
 
     raw: nn.Parameter
@@ -64,7 +64,7 @@ class LayerMixing(nn.Module):
 
     @torch.no_grad()
     def set_edges(self, edges: LayerWeights) -> None:
-        """Set the layer weights to `edges`, and remove all other edges.
+        """Set the layer weights to `edges`, and remove all weights that are not in `edges`.
 
         Raises:
             PlanError: If `edges` has another shape, or its rows cannot be the result of a softmax.
@@ -145,7 +145,8 @@ class _Pass(threading.local):
 def attach(stack: Stack, options: LayerMixingOptions) -> LayerMixing:
     """Add newly initialized layer weights to the model of `stack`.
 
-    The model then runs only as a whole (`stack.under`). Plans with parallel groups or sublayers raise `TrainError`.
+    After that, the model can only be run as a whole, with `stack.under`. Plans with parallel groups or sublayers raise
+    `TrainError`.
     """
     wiring = LayerMixing(stack.depth, options).to(stack.device, stack.dtype)
     stack.model.add_module(NAME, wiring)

@@ -40,7 +40,7 @@ def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> 
     """Load the model in `folder`, including the module that its training variant added.
 
     Raises:
-        CheckpointError: If weights of this module are missing.
+        CheckpointError: If weights of the added module are missing.
     """
     record = TrainingRecord.read(folder)
     kind = _kind(record)
@@ -59,7 +59,7 @@ def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> 
 
 
 def saved_edges(folder: Path) -> LayerWeights | None:
-    """Read the learned layer weights in `folder` without loading the model; return None if it has none."""
+    """Read the learned layer weights of the model in `folder` without loading it, or return None if it has none."""
     record = TrainingRecord.read(folder)
     if record is None or _kind(record) is not LayerMixingOptions:
         return None

@@ -39,8 +39,8 @@ _MAX_STEPS_BETWEEN_CHECKS = 1_000
 class MeasuredTrainer(Trainer):
     """Trainer that raises `TrainError` if the loss or a gradient is not finite, and logs its speed.
 
-    `progress` is called after every step. The modules `compiled` are compiled during training; if `dynamic`, for inputs
-    of any length. `tokenizer` is saved with the model.
+    `progress` is called after every step. The modules in `compiled` are compiled during training; if `dynamic`, for
+    inputs of any length. `tokenizer` is saved with the model.
     """
 
     accelerator: Any
@@ -201,7 +201,7 @@ class MeasuredTrainer(Trainer):
             write_whole(Path(output_dir) / RUNNING_LOSS, json.dumps(noted).encode())
 
     def restore_running_loss(self) -> None:
-        """Restore the sum of losses since the last log entry; if the number of processes changed, use the mean."""
+        """Restore the sum of losses since the last log entry, or its mean if the number of processes changed."""
         if self._resumes is None:
             return
         try:

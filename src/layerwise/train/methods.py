@@ -60,7 +60,7 @@ class Method:
     Attributes:
         recipe: Function that creates the recipe, given the options and the depth of the model.
         reads: Names of the options that the method uses.
-        is_compared: The method is part of the default comparison.
+        is_compared: Whether the default comparison includes the method.
     """
 
     recipe: Callable[[Options, int], Recipe]
@@ -210,11 +210,11 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     option: tuple(name for name, method in METHODS.items() if option in method.reads)
     for option in dict.fromkeys(option for method in METHODS.values() for option in method.reads)
 }
-"""Names of the methods that use an option, by option."""
+"""Names of the methods that use each option."""
 
 
 def recipe(name: str, options: Options, depth: int) -> Recipe:
-    """Return the recipe of a method; `retrained-6` trains the model with six evenly spaced layers.
+    """Return the recipe of a method. The method `retrained-6` trains a model of six evenly spaced layers.
 
     Raises:
         TrainError: If the method is unknown.
@@ -244,7 +244,7 @@ def recipes(names: Iterable[str], options: Options, depth: int) -> tuple[Recipe,
 
 
 def added_by(extension: object) -> str | None:
-    """Describe the module of an extension that its layers need in order to run; return None if there is none.
+    """Describe the module that the named extension adds, if layers cannot run without it; otherwise return None.
 
     >>> added_by("plain") is None
     True

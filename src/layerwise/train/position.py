@@ -70,7 +70,7 @@ def stream_width(stack: Stack) -> int:
 
 
 def position_of(stack: Stack, block: nn.Module) -> int | None:
-    """Return the position of `block` in the current plan, or None if another model runs it."""
+    """Return the position of `block` in the current plan, or None if the model of `stack` does not run it."""
     return next(
         (position for position, entry in enumerate(block_list(stack.model, stack.path)) if entry is block), None
     )
@@ -128,7 +128,7 @@ class PositionPrediction(nn.Module):
         return losses.sum() if self.options.total == "sum" else losses.mean()
 
     def hits(self) -> dict[int, Tensor]:
-        """Return for each position whether it was predicted correctly in the last pass, `(batch,)`."""
+        """Map each position to a mask `(batch,)` of the examples for which the last pass predicted it correctly."""
         return {position: logits.argmax(-1) == position for position, logits in self.predicted}
 
 

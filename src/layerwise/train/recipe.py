@@ -144,7 +144,7 @@ def _named(text: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class GrowthExtension(TrainingExtension):
-    """Train in the phases of a growth schedule for `steps` steps; `cost` has the operations of each layer.
+    """Train in the phases of a growth schedule for `steps` steps; `cost` has the FLOPs of each layer.
 
     Raises:
         PlanError: If the schedule does not have as many layers as the model, or if a phase has no steps.
@@ -180,7 +180,7 @@ class Recipe:
         sampler: Draws the plan of every forward pass in training. A growth schedule replaces it.
         validation: Draws the plan of every validation batch.
         from_scratch: Train from random weights.
-        ranks: With `per-rank`, every process draws its own plans.
+        ranks: If `per-rank`, every process draws its own plans.
     """
 
     variant: str

@@ -36,7 +36,7 @@ def with_units(arguments: Mapping[str, Any], blocks: Iterable[nn.Module]) -> dic
 
 
 def check_sharding(trainer: Any, *, per_rank: bool = False) -> None:
-    """Raise `TrainError` if FSDP is requested but cannot be used; it cannot if processes draw different plans."""
+    """Raise `TrainError` if FSDP is requested on one process, or if processes draw different plans (`per_rank`)."""
     if trainer.args.fsdp and not trainer.is_fsdp_enabled:
         raise TrainError("--set fsdp requires several accelerators. Remove it, or start several processes.")
     if trainer.is_fsdp_enabled and per_rank:

@@ -35,8 +35,8 @@ class PlanTrainer(DividedValidation):
     """Trainer that runs every forward pass under a plan.
 
     `draws` gives the plans of training passes, and `validation` those of validation batches. `added` is the module of
-    an extension: a position prediction adds to the loss, and layer weights have a separate learning rate. `order` is
-    the order of the training examples (default: the Trainer's).
+    an extension, if any. The loss of a `PositionPrediction` is added to that of the model, and the layer weights of a
+    `LayerMixing` have a separate learning rate. `order` is the order of the training examples (default: the Trainer's).
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class PlanTrainer(DividedValidation):
 
 
 def positions(config: Any, inputs: Mapping[str, Any]) -> int:
-    """Return the number of positions in a batch: tokens, or patches plus one per image; 0 if unknown."""
+    """Count the positions in a batch: the tokens, or the patches and one class token per image; 0 if unknown."""
     if "input_ids" in inputs:
         return int(inputs["input_ids"].numel())
     patch, pixels = getattr(config, "patch_size", None), inputs.get("pixel_values")

@@ -20,10 +20,10 @@ from layerwise.train.measured import MeasuredTrainer
 
 
 class DividedBatches(Sampler[list[int]]):
-    """Batch sampler of one of several `processes`, which yields its examples of every batch of `size` examples.
+    """Batch sampler that yields the examples of one process out of every batch of `size` examples.
 
-    If the last batch has no example for a process, it runs the first one without counting it, because a sharded model
-    must run on all processes.
+    If the last batch has no example for the process, the first example of the batch is yielded, because a sharded model
+    must run on all processes. `DividedValidation` does not count it.
 
     >>> [list(DividedBatches(5, 4, 2, process)) for process in (0, 1)]
     [[[0, 2], [4]], [[1, 3], [4]]]
@@ -43,7 +43,7 @@ class DividedBatches(Sampler[list[int]]):
 
 
 class DividedValidation(MeasuredTrainer):
-    """Trainer whose validation loss does not depend on the number of processes, unless there are other metrics."""
+    """Trainer whose validation loss is the same for any number of processes, unless it has `compute_metrics`."""
 
     args: Any
     eval_dataset: Any

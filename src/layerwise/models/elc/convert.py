@@ -1,7 +1,7 @@
 """Convert published checkpoints of ELC-BERT and LTG-BERT.
 
-All published models have the same tensor names but different equations, so the caller must name the variant. The
-tensors do not tell the number of heads and the padding token, either.
+All published models have the same tensor names but different equations, so the caller must name the variant. The number
+of heads and the padding token are not in the tensors, either.
 """
 
 from __future__ import annotations

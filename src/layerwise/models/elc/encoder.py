@@ -50,7 +50,7 @@ class Embedding(nn.Module):
         return self.dropout(self.norm(vectors))
 
     def distances(self, length: int) -> tuple[Tensor, Tensor]:
-        """Return the embeddings of all distances, `(<= 2C - 1, width)`, and the row of each token pair `(seq, seq)`."""
+        """Return the distance embeddings, `(<= 2C - 1, width)`, and their row for each token pair, `(seq, seq)`."""
         config = self.config
         first = bucket(1 - length, config.position_buckets, config.max_position_embeddings)
         last = bucket(length - 1, config.position_buckets, config.max_position_embeddings)
@@ -121,7 +121,7 @@ class ElcPreTrainedModel(PreTrainedModel):
 class ElcModel(ElcPreTrainedModel):
     """Encoder of LTG-BERT or ELC-BERT without a head, from token ids to hidden states `(batch, seq, width)`.
 
-    If `padding_free` is set, only attention processes padding in training, and the output is zero there.
+    If `padding_free` is set, training skips padding tokens everywhere except in attention, and their output is zero.
     """
 
     padding_free = False
@@ -207,7 +207,7 @@ class ElcModel(ElcPreTrainedModel):
         return readers if self.output_weights is None else [*readers, self.output_weights]
 
     def _last_readers(self) -> list[int] | None:
-        """Return the last layer that reads each state, or None in training and in other orders, where all are kept."""
+        """Return the last reader of each state, or None if all states are kept (in training, or in another order)."""
         readers = self.readers()
         scalars = [reader.scalars for reader in readers]
         learns = torch.is_grad_enabled() and any(each.requires_grad for each in scalars)

@@ -44,7 +44,7 @@ class FeedForward(nn.Module):
 
 
 class MixingWeights(nn.Module):
-    """Weights with which a layer reads `sources` earlier states, one for each, shared by all tokens and channels.
+    """Weights of the `sources` earlier states that a layer reads, shared by all tokens and channels.
 
     With softmax, `scalars` are the logits; otherwise, they are the weights themselves.
     """
@@ -141,7 +141,7 @@ def bucket(distance: int, buckets: int, longest: int) -> int:
 
 
 def bucket_table(config: ElcConfig, device: str | None = None) -> Tensor:
-    """Return the bucket of every distance from 1 - `longest` to `longest` - 1, of shape `(2 * longest - 1,)`."""
+    """Return the bucket of every distance from 1 - L to L - 1, `(2 L - 1,)`, for L = `max_position_embeddings`."""
     longest = config.max_position_embeddings
     distances = range(1 - longest, longest)
     buckets = [bucket(distance, config.position_buckets, longest) for distance in distances]
@@ -161,8 +161,8 @@ def padded(tokens: Tensor, token_indices: Tensor, batch: int, length: int) -> Te
 class SelfAttention(nn.Module):
     """Attention sublayer: norm, attention with relative positions, projection, norm, dropout.
 
-    The input has the shape `(batch, seq, width)` or, with `token_indices`, `(tokens, width)`. The result is the update
-    and, if the attention is `eager`, the probabilities `(batch, heads, seq, seq)`; otherwise None.
+    The input has the shape `(batch, seq, width)` or, without padding (`token_indices`), `(tokens, width)`. The result
+    is the update and, if the attention is `eager`, the probabilities `(batch, heads, seq, seq)`; otherwise None.
     """
 
     def __init__(self, config: ElcConfig) -> None:

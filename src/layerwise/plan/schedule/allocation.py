@@ -3,7 +3,7 @@
 Let s_l be the loss increase when layer l is skipped (0 if negative), and s_max the largest detected increase. Layer l
 is trained in the last fraction b_l = sqrt(min(1, s_l / s_max)) of the steps, rounded to equal parts of the training
 run. If the remaining loss of a layer falls as s / b, the total loss is smallest for b proportional to sqrt(s). A layer
-is never trained if its interval is below 0 or inside the margin. The embedding and the head are always trained.
+is never trained if its interval is below 0 or within `min_effect` of 0. The embedding and the head are always trained.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ RUNS = 1 / 3
 """Cost of a frozen layer below all trained ones."""
 
 MIN_SHARE = 1e-6
-"""Minimum cost of a step relative to a step of uniform training; otherwise a budget has no number of steps."""
+"""Minimum cost of a step relative to a step of uniform training. `steps_for` rejects cheaper schedules."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@
     stacking    after G_stack (arXiv 2405.15319)
     lisa, ramp  after LISA (arXiv 2403.17919) and progressive layer dropping (arXiv 2010.13369)
 
-"After" means that the idea is from the paper, but the numbers are not. All presets follow the learning rate of the run.
+"After" means that the idea is from the paper, but the numbers are not. All presets use the learning rate schedule of
+the training run.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ PRESETS: Mapping[str, Callable[[int], GrowthSchedule]] = {
 
 
 def preset(name: str, depth: int) -> GrowthSchedule:
-    """Return a preset for a model of `depth` layers.
+    """Return the growth schedule `name` of `PRESETS` for a model of `depth` layers.
 
     >>> preset("uniform", depth=2).phases[0].trains
     (0, 1)
@@ -212,7 +213,8 @@ def published_roles(depth: int) -> dict[str, tuple[int, ...]]:
         last           trained only in phase 6, maturation, which trains all layers
 
     For 12 and 30 layers, the roles are from the paper, with gaps filled (docs/papers/heterogeneity.md). At other
-    depths, a layer has the role of the layer at its relative position among 30. Below 8, a layer has several roles.
+    depths, a layer has the role of the layer at its relative position among 30. Below a depth of 8, a layer has several
+    roles.
 
     >>> {role: layers for role, layers in published_roles(8).items() if role in ("core", "anti")}
     {'core': (2,), 'anti': (4,)}

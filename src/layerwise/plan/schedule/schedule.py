@@ -95,7 +95,7 @@ class GrowthSchedule:
         )
 
     def permuted(self, order: Sequence[int]) -> GrowthSchedule:
-        """Return the schedule that treats layer l as this one treats layer `order[l]`, except for drop probabilities.
+        """Return a schedule that treats layer l as this one treats layer `order[l]`, except for drop probabilities.
 
         Raises `PlanError` unless `order` is a permutation and all layers are present from the start.
         """
@@ -113,7 +113,7 @@ class GrowthSchedule:
         return replace(self, phases=tuple(_reassign(phase, player) for phase in self.phases))
 
     def reversed(self) -> GrowthSchedule:
-        """Return the schedule that treats the last layer as this one treats the first, and so on."""
+        """Return a schedule that treats the last layer as this schedule treats the first, and so on."""
         return self.permuted(range(self.depth - 1, -1, -1))
 
     def to_json(self) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """Speed of convergence: the steps and seconds that a variant and a reference need to reach the same loss.
 
-The target is the lowest loss that every training run of both reaches; runs are paired by seed. Validation losses are
-made monotone and interpolated in the logarithm of the cost (`layerwise.train.cost.frontier`). If a training run is
-below the target at its first evaluation, the cost of that evaluation is an upper bound, without an interval.
+The target is the lowest loss that all training runs of the variant and the reference reach. Runs are paired by seed.
+Validation losses are made monotone and interpolated in the logarithm of the cost (`layerwise.train.cost.frontier`). If
+a training run is below the target at its first evaluation, the cost of that evaluation is an upper bound, without an
+interval.
 
-Rows of measure `convergence` have the metrics `cost` and `ratio` (to the reference) in steps or seconds, and `loss`
-(the target). For fine-tuning, the measure is `tuning_convergence`, with a `score` per task instead of `loss`.
+Result rows of the measure `convergence` have the metrics `cost`, `ratio` (of this cost to that of the reference) and
+`loss` (the target). Costs are steps or seconds. For fine-tuning, the measure is `tuning_convergence`, with a `score`
+per task instead of `loss`.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class ValidationCurve:
 
 
 Curves = Mapping[str, Mapping[int, ValidationCurve]]
-"""Curves by variant and seed."""
+"""Validation curves of each variant, by seed."""
 
 
 def common_target(*variants: Mapping[int, ValidationCurve]) -> float:
@@ -54,7 +56,7 @@ def common_target(*variants: Mapping[int, ValidationCurve]) -> float:
 
 
 def convergence_rows(curves: Curves, reference: str) -> list[Score]:
-    """Return the rows of all variants; empty if there is no curve of the reference."""
+    """Return the result rows of all variants. If there is no curve of the reference, there are none."""
     if not curves.get(reference):
         return []
     goals = _goals(curves, reference)
@@ -85,7 +87,7 @@ Spent = Mapping[int, Reached]
 
 
 def spent_to(curves: Mapping[int, ValidationCurve], cost: str, target: float) -> Spent:
-    """Return the cost to reach the target by seed; with `cost="seconds"`, seeds without step times are omitted."""
+    """Map each seed to its cost to reach the target. If the cost is `seconds`, seeds without step times are omitted."""
     steps = {seed: cost_to_loss(curve.steps, curve.losses, target) for seed, curve in curves.items()}
     if cost == "steps":
         return steps
@@ -136,7 +138,7 @@ def score_curve(points: Mapping[int, float], step_seconds: float | None = None) 
 
 
 def tuning_convergence_rows(curves: Mapping[str, Curves], reference: str) -> list[Score]:
-    """Return the rows of every task for which the reference has a curve; `curves` is by task, variant and seed."""
+    """Return the result rows of each task (a key of `curves`) for which the reference has a curve."""
     rows: list[Score] = []
     compared = {task: variants for task, variants in curves.items() if variants.get(reference)}
     for task, variants in compared.items():

@@ -1,7 +1,7 @@
 """Cost frontier of uniform training (all layers in every step), and the distance of other training runs from it.
 
     loss(c) = loss_i + (loss_k - loss_i) * (log c - log c_i) / (log c_k - log c_i)     c_i <= c <= c_k neighbors
-    saving  = 1 - exp(mean over seeds s of log(c_s / C_s))     c_s reaches the loss that uniform training has at C_s
+    saving  = 1 - exp(mean over seeds s of log(c_s / C_s))     c_s: cost to reach the loss of uniform training at C_s
 
 Uniform training is run for several numbers of steps, each with a full learning rate schedule; every seed has a frontier
 through its runs. Differences are taken within seeds. They have Student t intervals over seeds, and p-values with
@@ -56,7 +56,7 @@ class CostPoint:
 
 
 Points = Mapping[int, CostPoint]
-"""Training runs of one variant by seed."""
+"""Training run of one variant for each seed."""
 
 
 def loss_at(lengths: Iterable[CostPoint], amount: float, cost: str) -> float | None:
@@ -85,7 +85,7 @@ def loss_at(lengths: Iterable[CostPoint], amount: float, cost: str) -> float | N
 def difference_at(variant: Points, lengths: Mapping[int, Sequence[CostPoint]], cost: str) -> SeedDifference | None:
     """Return the mean over seeds of the variant's loss minus the loss of uniform training at equal cost.
 
-    Return None if a seed is outside the range of the uniform training runs.
+    Return None if, for a seed, the cost of the variant is outside the range of the uniform training runs.
     """
     shared = sorted(set(variant) & set(lengths))
     uniform = {seed: loss_at(lengths[seed], variant[seed].costs[cost], cost) for seed in shared}
@@ -103,8 +103,9 @@ def compare_at_cost(
     If uniform training has only one length, variants with another cost have no rows.
 
     Returns:
-        Rows of measure `growth` with the cost as `unit`, and notes on variants that are not compared. The metrics are
-        `difference` in nats/token, below 0 if the variant is better, and `at`, the mean cost of the variant.
+        Result rows of the measure `growth`, whose `unit` is the name of the cost, and notes on variants that are not
+        compared. The metrics are `difference` in nats/token, below 0 if the variant is better, and `at`, the mean cost
+        of the variant.
     """
     rows: list[Score] = []
     notes: list[str] = []
@@ -191,9 +192,10 @@ def descending(losses: Sequence[float]) -> list[float]:
 def saving_rows(variant: str, trainings: Mapping[int, Sequence[CostPoint]], uniform: Points) -> list[Score]:
     """Return the share of each cost that a variant saves in reaching the loss of uniform training.
 
-    The metric is `SAVING`, with an interval over seeds. It is `SAVING_AT_MOST` if some seeds never reached the loss (a
-    row `NEVER` counts them), and `SAVING_AT_LEAST` if some were below it at the first evaluation (`SOONER`). There
-    are no rows if both happened, or if the two have no seed in common.
+    The metric is `SAVING`, with an interval over seeds. If some seeds never reached the loss, it is `SAVING_AT_MOST`,
+    and a row `NEVER` counts these seeds. If some were below the loss at their first evaluation, it is
+    `SAVING_AT_LEAST`, and a row `SOONER` counts them. If both happened, the cost has no rows. Only seeds that both the
+    variant and uniform training have are used.
     """
     shared = sorted(set(trainings) & set(uniform))
     rows = []

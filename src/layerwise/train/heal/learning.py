@@ -66,7 +66,7 @@ class Learning:
 
     @contextmanager
     def original(self) -> Iterator[None]:
-        """Restore the original model within the context."""
+        """Restore the original model inside a `with` block."""
         learned: dict[str, Tensor] = {}
         if self.handle is not None:
             self.handle.base_model.disable_adapter_layers()

@@ -36,7 +36,7 @@ from layerwise.train.trainer import PlanTrainer
 
 @dataclass(slots=True)
 class HealingPass:
-    """Result of a forward pass: hidden states before the head (or logits), and hidden states to compare by layer."""
+    """Hidden states before the head, or the logits (`predicted`), and the hidden states after each layer (`states`)."""
 
     predicted: Tensor
     output: Any = None

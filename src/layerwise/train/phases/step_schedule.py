@@ -57,10 +57,10 @@ class StepSchedule:
         return tuple(sorted(chance.sample(phase.trains, phase.sample)))
 
     def resolve(self, step: int, number_of_pass: int = 0) -> Phase:
-        """Return the phase of one forward pass with its random choices made.
+        """Return the phase of one forward pass after its random choices (`sample` and `drop`) are made.
 
-        The layers in `present` run, and those in `trains` are trained. If a draw leaves nothing to train, it is
-        repeated.
+        In the returned phase, the layers in `present` run, and those in `trains` are trained. If a random choice leaves
+        no layer to run, or nothing to train, it is drawn again.
         """
         phase, learning = self.phase(step), self.learning(step)
         running = phase.running(self.schedule.depth)

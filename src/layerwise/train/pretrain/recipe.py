@@ -34,7 +34,7 @@ class PretrainingRecipe:
         short: Share of the steps that read short segments.
         floor: Final learning rate, relative to the peak (`learning_rate`).
         warmup: Share of steps in which the learning rate rises.
-        stop: Probability that a masked span ends after a token.
+        stop: Probability that a masked span ends after each of its tokens.
         gradient_accumulation_steps: Number of equal parts of a batch that run one after the other.
         padding_free: Do not compute padding, except in attention.
         evals: Number of validations and checkpoints.
