@@ -88,7 +88,7 @@ class ReportData:
 
     @cached_property
     def swept(self) -> tuple[PlanRecord, ...]:
-        """Return the plans that were swept, without those that only fine-tuned models ran.
+        """Return the plans that were swept, except those that only fine-tuned models ran.
 
         A plan that is in several families has one record in each.
         """

@@ -1,7 +1,7 @@
 """Findings: questions, answers and verdicts, many of them on statements of papers.
 
-Only findings draw conclusions. The functions here read the numbers that decide a question and tell how much more data
-an inconclusive run would need.
+Only findings draw conclusions. The functions here read the numbers from which they follow, and compute how much more
+data an inconclusive run would need.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def format_estimate(estimate: Estimate, *, signed: bool = False) -> str:
 
 
 def to_verdict(is_decided: bool | None) -> Verdict | None:
-    """Return `supported` if an answer is decided and `inconclusive` if not; None if there are no intervals.
+    """Return `supported` for True, `inconclusive` for False, and None for None (there are no intervals).
 
     >>> to_verdict(True), to_verdict(False), to_verdict(None)
     (<Verdict.SUPPORTED: 'supported'>, <Verdict.INCONCLUSIVE: 'inconclusive'>, None)
@@ -210,9 +210,10 @@ NO_INTERVALS = "The contrasts have no intervals: there are fewer than 8 document
 
 
 def read_contrasts(data: ReportData, claim: str, task: str = "all", **columns: Any) -> dict[str, Score]:
-    """Return the contrasts of a claim by metric, by default those of the whole model.
+    """Return the contrasts that test a published claim. The keys are metrics.
 
-    Pass `columns` to select the contrasts of a layer, of a condition, or against a baseline.
+    By default, these are contrasts of the whole model. Pass `columns` to select those of a layer, of a condition, or
+    against a baseline.
     """
     of_whole_model = dict.fromkeys(("layer", "condition", "strategy", "affected", "strength", "against"))
     rows = data.rows.where(measure=CONTRAST, claim=claim, task=task, **{**of_whole_model, **columns})
@@ -227,13 +228,16 @@ def read_estimates(data: ReportData, claim: str, *metrics: str) -> tuple[Estimat
 
 
 def read_nulls(rows: Mapping[str, Score], metric: str) -> dict[str, Estimate]:
-    """Return a metric of each baseline in `NULLS` that has an interval, by the name of the baseline."""
+    """Return the estimate of `metric` for each baseline in `NULLS`. The keys are the names of the baselines.
+
+    Baselines without an interval are omitted.
+    """
     read = {name: Estimate.read_bounded(rows.get(f"{metric}@{variant}")) for variant, name in NULLS.items()}
     return {name: estimate for name, estimate in read.items() if estimate is not None}
 
 
 def find_unfinished(data: ReportData, *variants: str) -> list[str]:
-    """Return the variants of which some seed stopped training while its validation loss was still falling."""
+    """Return the variants with a seed whose validation loss was still falling when its training ended."""
     return [variant for variant in variants if _is_falling(data, variant)]
 
 

@@ -109,7 +109,7 @@ class Column:
 class Pivot:
     """A table that groups the rows of a run by some of their columns, with a line for each combination of values.
 
-    `rows` maps headings to the columns that group. A line has a cell for each of `columns` and, if `across` names a
+    `rows` maps headings to these columns. A line has a cell for each of `columns` and, if `across` names a
     column, one for each value of that column. `where` and `derive` choose the rows as in `Mark`. If `split` names a
     column, each of its values has a separate table. `folded` hides the table behind its title. `terminal` prints it,
     or only its first columns if it is a number (default: if it is not `folded`). `words` formats the values of `rows`
@@ -172,7 +172,7 @@ class Pivot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomTable:
-    """A table that is computed by a function, because `Pivot` cannot describe it."""
+    """A table that a function computes, for tables that `Pivot` cannot describe."""
 
     name: str = ""
     title: str = ""

@@ -102,7 +102,7 @@ def _asset(name: str) -> str:
 
 
 def build_chapters(data: ReportData) -> list[Chapter]:
-    """Return all chapters that have content, and the provenance. If none has any, the first chapter is kept."""
+    """Return all chapters that have content (or else the first chapter), and the chapter on provenance."""
     by_anchor: dict[str, Chapter] = {}
     for kind in present_kinds(data):
         for chapter in _chapters(kind, data):

@@ -97,7 +97,7 @@ def to_dataclass(kind: type[Value], content: object, what: str, *, whole: bool =
 
 
 def to_row(kind: type[Row], cells: Sequence[object]) -> Row:
-    """Convert the cells of a table row to a `kind` of row, or raise `ValueError` with the name of the invalid cell."""
+    """Convert the cells of a table row to `kind`, or raise `ValueError` with the name of the invalid cell."""
     content = dict(zip(_COLUMNS[kind], cells, strict=True))
     try:
         row = msgspec.convert(content, kind)
@@ -156,7 +156,8 @@ def _explained(error: msgspec.ValidationError, kind: Any, content: Mapping[str, 
 def _at(content: Any, path: str, kind: str | None) -> tuple[str, object]:
     """Return the location of an error and the value there.
 
-    `msgspec` writes `[...]` for the values of a mapping; it stands for the first value of type `kind`.
+    If `path` contains `[...]`, which `msgspec` writes for any value of a mapping, the first value of type `kind` is
+    used.
     """
     names = []
     for name, index in re.findall(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]", path):

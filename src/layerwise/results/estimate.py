@@ -102,7 +102,7 @@ class Estimate:
         return replace(self, value=value, low=low, high=high if self.has_interval else math.inf, mde=mde)
 
     def minus(self, other: Estimate | float) -> Estimate:
-        """Subtract a number. If it has an interval, the two are combined as if they were independent.
+        """Subtract a number or an estimate. The intervals of two estimates are combined as if they were independent.
 
         >>> Estimate(1.0, 0.7, 1.3).minus(Estimate(0.0, -0.4, 0.4)).low, Estimate(0.75, 0.5, 1.0).minus(0.25).low
         (0.5, 0.25)

@@ -39,7 +39,7 @@ from layerwise.results.rows import BENCHMARK_TASK
 from layerwise.results.run import Run, is_run
 
 Metric = tuple[str, str]
-"""The name of a metric, and the name of lm-eval's filter of the answers that it scores."""
+"""The name of a metric, and of the lm-eval filter that extracted the answers it scores."""
 Values = tuple[tuple[float, ...] | None, ...]
 """The value of a metric for each document: one number, two (a log-likelihood and the number of bytes), or None."""
 Answers = tuple[tuple["LoggedDocument", ...], dict[Metric, Values]]
@@ -94,7 +94,7 @@ class TaskLog:
 
 @dataclass(frozen=True)
 class EvaluationLog:
-    """The evaluation of a model: the logs of each task, the newest first, and lm-eval's `model_args`."""
+    """The evaluation of a model. `tasks` has the logs of each task, newest first; `model` is lm-eval's `model_args`."""
 
     location: str
     title: str
@@ -245,7 +245,7 @@ def _kept(path: Path, content: _Results, task: str, stated: Mapping[Metric, floa
 
 
 def match(what: str, first: TaskLog, second: TaskLog) -> dict[Metric, tuple[Values, Values]]:
-    """Return the values of each metric in two logs of a task, in the same order of documents.
+    """Return the values of each metric in two logs of a task, with the documents in the same order.
 
     Raises:
         RunError: If tasks, prompts, documents or scoring differ. The message calls the task `what`.

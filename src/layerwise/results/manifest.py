@@ -91,11 +91,14 @@ UNNAMED = frozenset({"model", "checkpoint", "hf", "weights", "output", "final", 
 """Folder names that say nothing about the model."""
 
 HARDWARE = ("machine", "processor", "kernels", "accelerator")
-"""Properties of the hardware that determine the kernels, and thus the last bits of a number."""
+"""Properties of the hardware on which the last bits of a number depend."""
 
 
 def check_same_run(recorded: Manifest, requested: Manifest) -> None:
-    """Raise `RunError` if two manifests differ in identity. The message has the first difference and the fix."""
+    """Raise `RunError` if two manifests differ in what they measure or in `numerics`, so that the runs are different.
+
+    The message has the first difference and the fix.
+    """
     for name, before, now in _differences(recorded, requested):
         advice = _WRITE.get(name, "To resume it, pass the original settings").format(before)
         raise RunError(
@@ -275,7 +278,7 @@ class Manifest:
             object.__setattr__(self, name, dict(getattr(self, name)))
 
     def measured(self) -> dict[str, object]:
-        """Return the fields of the identity except `numerics`."""
+        """Return what the run measures: the fields in `MEASURED`."""
         return {name: getattr(self, name) for name in MEASURED}
 
     def to_json(self) -> str:

@@ -71,11 +71,11 @@ class Score:
         tuning_seed: Seed of a fine-tuning run; `seed` is then that of the pretrained model.
         plan: Text of the plan that ran.
         family: Family of plans.
-        strategy: Rule that chose the layers or models, or that combined them.
+        strategy: Rule by which layers or models were chosen or combined.
         affected: Number of layers that a plan skips, moves or changes.
         kept: Number of layers that remain.
         order: Order in which the layers run.
-        layer: Layer; for an edge, the layer at its end, which reads.
+        layer: Layer; for learned layer weights, the layer that reads.
         to_layer: Second layer of a pair, or last layer of a range.
         part: Part of the layer or the model, such as `attn`, `mlp`, a weight or the head.
         state: Hidden state; 0 is the state before the first layer.

@@ -76,7 +76,7 @@ class Run:
         `manifest`.
 
         Raises:
-            RunError: If the identity of `manifest` differs from the stored one. The message names the difference.
+            RunError: If the stored run measures something else or has other `numerics`. The message says which.
         """
         folder = Path(folder)
         lock = _lock(folder)

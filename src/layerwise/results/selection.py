@@ -102,16 +102,20 @@ class Rows(Sequence[Score]):
         return matching[0] if matching else None
 
     def value(self, **columns: Any) -> float | None:
-        """Return the value of the row that `one` finds, or None if there is none."""
+        """Return the value of the row that matches all of the given columns, or None if there is none; see `one`."""
         row = self.one(**columns)
         return None if row is None else row.value
 
     def by(self, column: str) -> dict[Any, Rows]:
-        """Group the rows by the values of a column, in the order of `axis`."""
+        """Map each value of a column to the rows that have it, in the order of the method `axis`."""
         return {value: self.where(**{column: value}) for value in self.axis(column)}
 
     def along(self, column: str) -> dict[Any, Score]:
-        """Return one row for each value of a column, in the order of `axis`."""
+        """Map each value of a column to the only row that has it, in the order of the method `axis`.
+
+        Raises:
+            RunError: If several rows have the same value.
+        """
         return {value: row for value in self.axis(column) if (row := self.one(**{column: value})) is not None}
 
     def _indexed(self, single: dict[str, object]) -> Sequence[Score]:

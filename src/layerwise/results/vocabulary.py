@@ -7,7 +7,7 @@ from typing import Literal
 # Resampling units, over which intervals are computed
 
 MIN_UNITS = 8
-"""Minimum number of units for an interval. With fewer units, a sign-flip p-value cannot be below 1/64."""
+"""Minimum number of documents or windows for an interval. With fewer, a sign-flip p-value cannot be below 1/64."""
 
 
 def resampling_unit(documents: int) -> Literal["document", "window"]:
@@ -42,7 +42,7 @@ SAME_NORM_RANDOM, P_OVER_N, UNDAMAGED = "same_norm_random", "p_over_n", "undamag
 
 CONTRAST = "contrast"
 STRATEGIES, BENCHMARK_STRATEGIES = "strategies", "benchmark_strategies"
-"""Claims about strategies: their means over random draws, and the steps of their ranking."""
+"""Claims about strategies on text and on benchmarks, such as their means over random draws."""
 STEP = "step"
 RELATIVE, SLOPE, EXCESS, LESS, LOG_RATIO = "relative", "slope", "excess", "less", "log_ratio"
 BITS, STANDS_OUT = "bits", "stands_out"
@@ -122,7 +122,7 @@ PROBING = "probing"
 
 DELTA, NLL, EXACT = "delta_nll", "nll", "exact_match"
 LOOPED, GAINED, LOOP_COUNT = "looped", "gain_sweep", "loop_count"
-"""Families of plans with parallel layers whose strategies are numbers (loop counts and gains)."""
+"""Families of plans that vary the number of loops or the gain of parallel layers, and the claim about loop counts."""
 
 # A search: `task` is a part of the text, `variant` the control with which the selected plan is compared
 
@@ -142,7 +142,7 @@ MASKED_LM, ALPHA, SEED_AGREEMENT, UNIFORMITY, STABILITY = (
     "stability",
 )
 EDGES = "edges"
-"""Measure of minimal pairs after removing the edges in `condition`."""
+"""Measure of results on minimal pairs without the layer weights that the column `condition` names."""
 
 OUTPUT = "output"
 """The part of the model that reads the output of the layers."""
@@ -176,7 +176,7 @@ CHANCE, SHUFFLED = "chance", "shuffled"
 """Baselines: guessing, and permuted sources or labels."""
 
 BEYOND_START, BEYOND_DISTANCE = "beyond the start", "beyond distance"
-"""Conditions of the agreement of seeds: beyond what the initial weights, or the distance of layers, explain."""
+"""Conditions of `SEED_AGREEMENT`: what the initial weights, or the distance of layers, explain is removed."""
 
 BACKBONE, LAYER_WEIGHTS = "ltg", "elc"
 """Variants without layer weights (`ltg`), and with the layer weights of the paper (`elc`)."""

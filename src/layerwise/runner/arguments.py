@@ -74,7 +74,7 @@ class Trait(Enum):
 class Argument:
     """An argument of a verb.
 
-    `kinds` are the types that a value can have. For an argument that is a list, `element` are the types of its items.
+    `kinds` are the types that its value can have. If it is a list, `element` are the types that its items can have.
     """
 
     name: str

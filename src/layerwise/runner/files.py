@@ -36,7 +36,7 @@ ALTERNATIVES = (
     ("learning_rate", "learning_rates"),
     ("batch_size", "batch_sizes"),
 )
-"""Groups of options that cannot be combined. If the caller passes one, the others are removed from the file."""
+"""Groups of options that cannot be combined. If the caller passes one, the others in the file are ignored."""
 
 _RUNS = "{runs}"
 

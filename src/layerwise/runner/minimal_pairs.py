@@ -34,7 +34,7 @@ _LAST = "temperature"
 
 @dataclass(frozen=True, slots=True)
 class ScoringOptions:
-    """The softmax temperature, the handling of sentences that are too long, and a description of dtype and device."""
+    """The softmax temperature, the handling of sentences that are too long, and the dtype and device (`how`)."""
 
     temperature: float = 1.0
     too_long: TooLong = "refuse"

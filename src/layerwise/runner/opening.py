@@ -127,8 +127,8 @@ def describe_parts(parts: Mapping[str, EvalData]) -> str:
 class BaseModel:
     """The initial model of training runs.
 
-    `location` is the name or path from which transformers can load it, or None if it was opened in Python. `again`
-    opens another copy.
+    `location` is the name or path from which transformers can load it, or None if it was passed as an object. `again`
+    returns another copy.
     """
 
     stack: Stack
@@ -138,7 +138,7 @@ class BaseModel:
     revision: str | None
 
     def base(self, classes: tuple[str, ...] | None = None) -> Base:
-        """Return the base for a training run. If `classes` are given, it has a new head that predicts them."""
+        """Return the base for a training run. If `classes` are given, the model gets a new head to predict them."""
         weights = weight_hash(self.stack.model)
         if classes is None:
             return Base(self.again, weights, self.location)

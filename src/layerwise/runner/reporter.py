@@ -22,7 +22,7 @@ class Reporter(Protocol):
         """Report a message."""
 
     def progress(self, label: str, share: float, seconds_left: float | None = None) -> None:
-        """Report that a share of the work called `label` is done, from 0 to 1."""
+        """Report which share (0 to 1) of the work called `label` is done."""
 
     def result(self, text: str) -> None:
         """Report a result, which is a sentence or a table."""

@@ -35,7 +35,10 @@ class Remaining:
 
 @dataclass
 class Study:
-    """A process that works on a run. Only the first process opens the run; the others only take part in training."""
+    """A run as one process sees it.
+
+    In several processes of torchrun, only the first one opens the run. The others only take part in training.
+    """
 
     folder: Path
     reporter: Reporter

@@ -95,7 +95,7 @@ class ChosenText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextRequest:
-    """The amount of text that a call of a verb asks for, and the options by which an earlier run of it is found.
+    """The amount of text that a verb is asked to read, and the options by which an earlier run of this call is found.
 
     Args:
         minutes: Time budget, if given.
@@ -307,7 +307,7 @@ def _describe_smaller(request: TextRequest, changed: Mapping[str, Any], minutes:
 def fit_tokens(seconds: float, read: Callable[[int], tuple[EvalData, float]], least: int, most: int) -> int | None:
     """Return the largest number of tokens that takes at most `seconds`, or None if even `least` tokens take longer.
 
-    `read` returns the text with a number of tokens, and how many seconds it takes.
+    `read(tokens)` returns a text of that many tokens, and how many seconds it takes.
     """
     tokens = min(least, most)
     data, duration = read(tokens)

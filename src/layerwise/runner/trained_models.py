@@ -31,7 +31,7 @@ _PUSHED = "pushed.txt"
 
 @dataclass(frozen=True, slots=True)
 class TrainedModels:
-    """The folder of each model by its hub repo id. `base` is the model from which they were trained."""
+    """Models to push: `folders` maps hub repo ids to their folders. They were trained from the model `base`."""
 
     folders: Mapping[str, Path]
     base: str | None

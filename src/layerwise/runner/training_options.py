@@ -28,7 +28,7 @@ class TrainingData:
         on_bad_image: Handling of unreadable images.
         max_length: Maximum length of a text in tokens.
         limit: Maximum number of images per split.
-        select_on: Examples for selecting checkpoints.
+        select_on: Whether checkpoints are selected on held-out examples or on the test examples.
     """
 
     text: Path | None = None
@@ -41,7 +41,10 @@ class TrainingData:
     select_on: HeldOut = "held-out"
 
     def as_trained(self, manifest: Manifest) -> TrainingData:
-        """Fill in settings from an earlier training run. Its texts or images are used only if none are given."""
+        """Fill in settings from the manifest of an earlier training run.
+
+        Its texts or images are only used if this object has neither.
+        """
         sources = {"text", "validation", "test", "images"}
         replaced = {name for name in (each.name for each in fields(self)) if getattr(self, name) != _DEFAULTS[name]}
         missing = _DEFAULTS.keys() - replaced - (sources if replaced & sources else set())
@@ -78,7 +81,7 @@ def resolve_precision(
 ) -> Precision:
     """Return the precision that was given, or else that of the run to resume, or else the default of the device.
 
-    If the TrainingArguments ask for half precision instead, return float32.
+    If no precision was given, but `arguments` (for `TrainingArguments`) set half precision, return float32.
     """
     if precision is not None:
         return precision

@@ -65,9 +65,9 @@ def read_splits(
     check: bool = True,
     pack: bool = False,
 ) -> Splits:
-    """Return the data splits. By default, these are digits for demo-vit, and text and skills for demo.
+    """Return the data splits. By default, these are digits for demo-vit, and the demo corpus for demo.
 
-    `location` is where the image preprocessing of the model is stored. `seed` determines the splits. `corpus` replaces
+    The image preprocessing of the model is read from `location`. `seed` determines the splits. `corpus` replaces
     `--text`. If `pack`, training texts are packed into full rows. If `check`, the labels must fit the model's head.
     """
     takes_images = _takes_images(stack)
@@ -306,7 +306,7 @@ def make_training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> lis
 
 
 def average_over_seeds(rows: Iterable[Score]) -> list[Score]:
-    """Average the rows of each variant and share of the budget over seeds, with intervals over seeds and documents."""
+    """For each variant and share of the budget, average rows over seeds. Intervals are over seeds and documents."""
 
     def group_of(row: Score) -> tuple[str, float]:
         return str(row.variant), row.share or 0.0

@@ -49,7 +49,7 @@ RecipeTraining: TypeAlias = FolderTraining[Recipe]
 
 
 class FolderTrainings(Task[list[TrainingRecord]], Generic[R]):
-    """Training runs that are stored in folders and can be resumed. `arguments` are those of `TrainingArguments`."""
+    """Training runs that are stored in folders and can be resumed. `arguments` are passed to `TrainingArguments`."""
 
     trainings: Sequence[FolderTraining[R]]
     arguments: Mapping[str, Any]

@@ -45,7 +45,7 @@ CONSEQUENTIAL = frozenset({"overwrite", "trust_remote_code", "push"})
 
 @dataclass(frozen=True, eq=False)
 class Verb:
-    """A registered verb.
+    """A typed function that is registered as a command.
 
     Args:
         name: Name on the command line, such as `train elc`.
@@ -138,7 +138,7 @@ class VerbCall:
 
 @dataclass
 class Invocation:
-    """A call of a verb that is running. `began` is the value of `time.monotonic()` when it began."""
+    """A verb that is running. `began` is the value of `time.monotonic()` when it began."""
 
     verb: Verb
     options: Mapping[str, Any]
@@ -204,7 +204,7 @@ def load_verb(name: str) -> Verb:
 
 
 def verb(name: str, *, group: str = "", examples: Sequence[str] = ()) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Register a function as a verb. Its arguments are checked, and by default it reports to the terminal.
+    """Register a function as a command (verb). Its arguments are checked, and it reports to the terminal by default.
 
     Args:
         name: Name on the command line.

@@ -19,10 +19,11 @@ BlockList: TypeAlias = nn.ModuleList | nn.Sequential
 def find_blocks(model: nn.Module, path: str | None = None) -> str:
     """Find the list of blocks in `model` and return its dotted path, or check the given `path`.
 
-    The list is the outermost one whose items are all `GradientCheckpointingLayer`. If there are several, it is the
-    decoder's list in a generative model, and otherwise the list with the configured depth. If there is none, it is the
-    list of modules of one class with the most weights. An `nn.Sequential` counts as a list if its items have one class
-    and submodules. Raises `UnsupportedModelError` if there is no list, or if the choice is ambiguous.
+    The list is the outermost one whose items are all `GradientCheckpointingLayer`. If there are several such lists, the
+    one in the decoder of a generative model is chosen, or else the one whose length is the configured depth. If there
+    is none, the list of modules of one class with the most weights is chosen. An `nn.Sequential` counts as a list if
+    its items have one class and submodules. Raises `UnsupportedModelError` if there is no list, or if the choice is
+    ambiguous.
     """
     if path is not None:
         return _check_path(model, path)

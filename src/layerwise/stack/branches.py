@@ -38,7 +38,7 @@ Pair = Mapping[Sublayer, str]
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """Paths, relative to its block, of the submodules that compute the sublayers of each layer."""
+    """For each layer, the paths (relative to its block) of the submodules that compute its sublayers."""
 
     paths: tuple[Pair, ...]
 

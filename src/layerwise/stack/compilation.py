@@ -17,7 +17,6 @@ from torch import nn
 from layerwise.errors import ModelError
 
 BACKEND: Any = "inductor"
-"""Backend of `torch.compile`."""
 
 METHOD = "compiled_method"
 """Class attribute that names the method to compile, if it is not `forward`."""

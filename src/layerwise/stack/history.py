@@ -81,7 +81,7 @@ BLOCK = 1 << 16
 
 
 def weighted_sum(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
-    """Compute sum_k weights[k] * states[k] for `weights` of shape `(k,)` and k states of one shape.
+    """Compute sum_k weights[k] * states[k] for `weights` of shape `(n,)` and n states of one shape.
 
     Each state is read from memory once. Second derivatives are not supported.
 
@@ -97,7 +97,7 @@ def weighted_sum(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
 
 
 def shared(state: Tensor) -> Tensor:
-    """Return an alias of `state` that sums the gradients of all layers that read it in one step.
+    """Return an alias of `state` for layers to read. Their gradients are summed in one step.
 
     The gradient of the alias itself is not available.
     """

@@ -26,7 +26,7 @@ _SUMS = re.compile(r"blk\.(\d{1,6})\.(.+)\.in_sum2", re.ASCII)
 
 
 def imatrix_beside(stack: Stack) -> Path | None:
-    """Return the path of a model's importance matrix, or None.
+    """Return the path of a model's importance matrix, or None if there is no such file.
 
     It is `imatrix.gguf` in the model's folder or, next to a GGUF file `m.gguf`, `imatrix.gguf` or `m.imatrix.gguf`.
     """

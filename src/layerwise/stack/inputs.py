@@ -22,7 +22,7 @@ from layerwise.stack.configuration import is_of_transformers
 from layerwise.stack.placement import device_of, dtype_of
 
 CACHES = ("past_key_values", "past_key_value", "cache_params", "mems")
-"""Keywords of models for a cache of earlier tokens."""
+"""Names of the arguments with which models accept a cache of earlier tokens."""
 
 
 def refuse_caches(inputs: Mapping[str, Any]) -> None:
@@ -75,7 +75,7 @@ def example_inputs(model: nn.Module, length: int = 12) -> dict[str, Tensor] | No
 
 
 def use_examples(model: nn.Module, number: int | None) -> None:
-    """Make `example_inputs` return this batch of `example_batches`, or None."""
+    """Make `example_inputs` return batch `number` of `example_batches`. If `number` is None, it returns None."""
     _SELECTED[model] = number
 
 

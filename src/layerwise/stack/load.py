@@ -187,7 +187,7 @@ def _plan_of(name: str, record: Mapping[str, Any]) -> Plan:
 
 
 def weight_hash(model: nn.Module) -> str:
-    """Return the SHA-256 of a model: its class, configuration, and saved tensors."""
+    """Return the SHA-256 hash of a model: its class, configuration, and saved tensors."""
     digest = hashlib.sha256(type(model).__name__.encode())
     settings = settings_of(getattr(model, "config", None))
     if settings:
@@ -351,8 +351,8 @@ def _is_quantized(config: Any) -> bool:
 def model_class(config: Any, trust_remote_code: bool) -> Any | None:
     """Return the class that `architectures` in the configuration names, or `AutoModel` if it is unknown.
 
-    With remote code, an unknown class gives the auto class of its head. Raises `CheckpointError` if the class does not
-    fit.
+    With `trust_remote_code`, a name that ends in `ForCausalLM` or `ForMaskedLM` gives the auto class for this task.
+    Raises `CheckpointError` if the class does not fit the configuration.
     """
     for name in getattr(config, "architectures", None) or ():
         kind = find_class(name) or _registered(name, config)

@@ -1,6 +1,6 @@
 """Reorder tensors outside the blocks that have entries for every layer (embeddings, projections, layer weights, heads).
 
-They are recognized by their shapes, which grow if the same model is built with one more layer.
+They are recognized by their shapes: an axis is longer if the same model is built with one more layer.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PerLayer:
 
 
 def per_layer_tensors(model: nn.Module, path: str) -> dict[str, PerLayer]:
-    """Find the tensors outside the blocks that have entries for every layer, by name.
+    """Return the tensors outside the blocks that have entries for every layer. The keys are their names.
 
     The result is empty if the class cannot build the model from its configuration alone.
     """

@@ -74,9 +74,9 @@ def release_freed() -> None:
 
 
 def batch_size_within(free: int | None, each: float, *, most: int, fixed: float = 0.0) -> int:
-    """Return how many items fit into a `SHARE` of the `free` bytes, from 1 to `most`.
+    """Return how many items fit into a `SHARE` of the `free` bytes, but at least 1 and at most `most`.
 
-    Each item takes `each` bytes, and all items together another `fixed` bytes.
+    An item takes `each` bytes. Another `fixed` bytes are needed for any number of items.
 
     >>> [batch_size_within(free, 10, most=50) for free in (800, 8_000, None)]
     [20, 50, 50]

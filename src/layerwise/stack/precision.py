@@ -46,7 +46,7 @@ def in_float32(stack: Stack, inputs: Inputs, compute: Callable[[Inputs], Result]
 
 @contextmanager
 def widened(model: nn.Module, path: str) -> Iterator[None]:
-    """Make `model` compute in float32. Blocks are converted while they run, and everything else is copied."""
+    """Make `model` compute in float32. Blocks are converted while they run, and all other modules until the end."""
     blocks = list(block_list(model, path))
     inside = {id(module) for block in blocks for module in block.modules()}
     with ExitStack() as undo:
@@ -139,7 +139,7 @@ def _exact_products() -> Iterator[None]:
 
 
 def matmul_precision() -> str:
-    """Return torch's float32 matmul precision, or that of CUDA if it was set for each backend."""
+    """Return torch's float32 matmul precision. If it was set separately for each backend, return that of CUDA."""
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:

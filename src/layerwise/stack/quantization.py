@@ -86,7 +86,7 @@ class QuantizedLayers:
         self._cache: dict[tuple[Any, ...], dict[str, Tensor]] = {}
 
     def weights(self, block: nn.Module, layer: int, kind: WeightType) -> Mapping[str, Tensor]:
-        """Return the quantized matrices of a block by path. They are cached until the block's tensors change."""
+        """Return the quantized matrices of a block (by path). They are cached until the block's tensors change."""
         matrices = dict(_matrices(block))
         # Inference tensors have no version counter, and are never trained.
         tensors = (each.weight for each in matrices.values())

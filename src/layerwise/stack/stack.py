@@ -1,4 +1,4 @@
-"""`Stack`: a model whose layers a plan can run, either step by step (the reference) or in place."""
+"""`Stack`: a model whose layers a plan can run, one at a time (the reference) or in the model's own forward."""
 
 from __future__ import annotations
 
@@ -140,12 +140,12 @@ class Stack:
 
     @property
     def running(self) -> Plan | None:
-        """The plan that the model runs in place, or None."""
+        """The plan that the model runs now, after `under` or `enter`, or None."""
         return occupancy.running(self.blocks)
 
     @property
     def sharing(self) -> KeyValueSharing | None:
-        """Which layers read the keys and values of other layers, or None; `inspect` finds them."""
+        """Which layers read the keys and values of other layers, as found by `inspect`; None if there are none."""
         return None if self._trace is None else self._trace.sharing
 
     @property
@@ -163,7 +163,8 @@ class Stack:
         """Check on `inputs` that the model can run plans. If not, raise `UnsupportedModelError` with the reason.
 
         The model must call each block once, in order, and blocks must pass on only the hidden state. The identity plan
-        must give the model's output to the bit. Another order must give the same output in place and step by step.
+        must give the model's output to the bit. With the layers in another order, the model's own forward must give the
+        same output as calling the layers one by one.
         """
         refuse_caches(inputs)
         arguments = accepted(self.model, inputs)
@@ -298,9 +299,10 @@ class Stack:
         return tokens_first(state) if self._trace is not None and self._trace.streams_first else state
 
     def call(self, layer: int, state: Tensor, captured: Capture) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments for a layer: `state`, those captured for it, and earlier states if the layer reads them.
+        """Return the arguments for a layer: `state`, and what `captured` has for the layer.
 
-        Raises `UnsupportedModelError` if the layer reads earlier states and these are unknown; see `note`.
+        If the layer reads earlier states, they are among the arguments. Raises `UnsupportedModelError` if they are
+        unknown; see `note`.
         """
         handed = streams_first(state) if self._trace is not None and self._trace.streams_first else state
         args, kwargs = with_state(captured.calls[layer].args, captured.calls[layer].kwargs, handed)
@@ -352,7 +354,7 @@ class Stack:
     def states(self, plan: Plan | str, captured: Capture) -> Iterator[Tensor]:
         """Yield the hidden state before the first step of `plan` and after each step.
 
-        After the end of a branch, it is the input of the next branch or, after the last branch, the merged state.
+        After the last step of a branch, yield the input of the next branch or, if there is none, the merged state.
 
         Example:
             >>> from layerwise import load
@@ -376,7 +378,7 @@ class Stack:
             yield state
 
     def run(self, plan: Plan | str, captured: Capture) -> Tensor:
-        """Run `plan` step by step, and return the last hidden state. Faster ways to run plans are tested against this.
+        """Run `plan` one layer at a time, and return the last hidden state. Faster ways are tested against this one.
 
         Example:
             >>> from layerwise import load
@@ -403,7 +405,7 @@ class Stack:
             return capture.finish(self.model, self.blocks, self._trace, inputs, state, way)
 
     def output(self, plan: Plan | str, **inputs: Any) -> Any:
-        """Run `plan` step by step, and return the model's output.
+        """Run `plan` one layer at a time, and return the model's output.
 
         Example:
             >>> from layerwise import load
@@ -416,7 +418,7 @@ class Stack:
         return self.finish(self.run(plan, captured), captured.inputs)
 
     def logits(self, plan: Plan | str, **inputs: Any) -> Tensor:
-        """Run `plan` step by step, and return the logits, or the last hidden state of a model without head.
+        """Run `plan` one layer at a time, and return the logits, or the last hidden state of a model without head.
 
         Example:
             >>> from layerwise import load

@@ -1,6 +1,6 @@
-"""Keep the additional inputs of layers: the states of all earlier layers, or the keys and values of one of them.
+"""Keep the additional inputs of layers: the states of all earlier layers, or the keys and values of one earlier layer.
 
-They are stored for the tensor of each hidden state, and freed with it. In Gemma 3n and Gemma 4, layers read the keys
+These inputs are stored for each hidden state, and freed with its tensor. In Gemma 3n and Gemma 4, layers read the keys
 and values of an earlier layer (Brandon et al., 2024, arXiv 2405.12981), so that a plan must run that layer first.
 """
 
@@ -94,7 +94,7 @@ _WRITTEN: Any = WeakTensorKeyDictionary()
 class KeyValueSharing:
     """Which layers read the keys and values of other layers, through the block argument `keyword`.
 
-    `writers` maps each shared entry to the layer that writes it, and `reads` each other layer to the entries it reads.
+    `writers` maps each shared entry to the layer that writes it. `reads` maps each other layer to the entries it reads.
     """
 
     keyword: str
@@ -142,7 +142,7 @@ class KeyValueTracker:
         self._handed: Any = WeakTensorKeyDictionary()
 
     def begin(self, embedding: Tensor) -> None:
-        """Nothing is written before the first layer."""
+        """Do nothing: there are no keys and values before the first layer."""
 
     def keywords(self, layer: int, state: Tensor, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         written = _WRITTEN.get(state, {})

@@ -51,10 +51,11 @@ def verify(
 ) -> list[Law]:
     """Check every law on `stack` under `plan`.
 
-    The laws are: (1) The identity plan equals the original model to the bit. (2) The plan in place equals the plan step
-    by step. (3) No weight is copied. (4) The model is unchanged afterwards. (5) Each layer is the sum of its sublayers.
-    (6) Cached decoding equals recomputation (greedy, left-padded, static cache, beam search). Laws 2, 5 and 6 hold up
-    to rounding.
+    The laws are: (1) Under the identity plan, the output equals that of the original model to the bit. (2) The model
+    running the plan (`stack.under`) gives the same output as its layers called one by one (`stack.run`). (3) No weight
+    is copied. (4) The model is unchanged afterwards. (5) The two sublayers of a layer, in sequence or in parallel, give
+    its output. (6) Decoding gives the same output with and without a cache (greedy, left-padded, static cache, beam
+    search). Laws 2, 5 and 6 hold up to rounding.
 
     Args:
         stack: The model.

@@ -1,4 +1,4 @@
-"""Curves: the effect of each strategy by the number of layers that it affects.
+"""Curves: the effect of each strategy as a function of the number of layers that it affects.
 
 A plan that changes one window of layers is recognized by the order of its layers.
 """

@@ -31,7 +31,7 @@ CONTROLS: dict[str, str] = {
     "reversed": "its layer roles reversed",
     "random": "its layers drawn at random",
 }
-"""Control variants, which give the roles of the planned schedule to other layers. The verdict uses the first one."""
+"""Control variants: the planned schedule with its roles given to other layers. The verdict uses the first one."""
 
 PUBLISHED, PLANNED = "published", ("importance", "published")
 """Variants that are preferred for the headline result if no control was trained."""

@@ -15,12 +15,12 @@ from layerwise.results.rows import Score
 DEFAULT_EFFECT = 0.01
 
 BEYOND_REASON = 1_000
-"""Larger multiples of the text are not proposed."""
+"""If more than this multiple of the text is needed, only "more than 1,000 times as much" is reported."""
 
 ON_TEXT = (vocab.EFFECT, vocab.SEARCH, *vocab.DIAGNOSED)
 
 MOST = 100
-"""Maximum multiple of the text that is proposed."""
+"""If more than this multiple of the text is needed, no `--minutes` are proposed."""
 
 
 def describe_tokens_needed(rows: Iterable[Score], wanted: float | None = None) -> str:

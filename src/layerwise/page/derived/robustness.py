@@ -186,7 +186,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """The result of every variant under every condition; `ends` are the credits of chance and of the best variant."""
+    """The result of every variant and condition. `ends` has `credit` for chance and for the best variant."""
 
     conditions: tuple[SurvivalCondition, ...]
     cells: Mapping[str, Mapping[SurvivalCondition, Cell]]
@@ -381,8 +381,8 @@ def worst_nodes(data: ReportData) -> Iterator[Score]:
 def node_sentences(data: ReportData) -> Iterator[str]:
     """Yield a sentence on what the failure of one node costs each variant in random order.
 
-    It also compares the costs of different layouts. Two costs are equal if the interval of their difference is
-    within 0.05 nats/token (two points of accuracy), different if it excludes zero, and otherwise inconclusive.
+    Further sentences compare layouts, which assign layers to nodes. Two costs are equal if the interval of their
+    difference is within ±0.05 nats/token (±0.02 for accuracy). Otherwise, they differ if it excludes zero.
     """
     lead = quantity(data)
     rows = group_by_variant(data.rows.where(measure=vocab.NODES, failed=1, order=vocab.RANDOM_ORDER))

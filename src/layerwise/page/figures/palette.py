@@ -99,7 +99,7 @@ def depth_color(layer: int, depth: int) -> str:
 
 
 def series_slots(strategies: Sequence[str]) -> dict[str, int]:
-    """Return the color index of each strategy: fixed if it is published, otherwise by order of appearance.
+    """Return the color index of each strategy. Published strategies have a fixed one; others follow in the given order.
 
     >>> series_slots(["gain_2", "skip"])
     {'gain_2': 6, 'skip': 0}

@@ -29,9 +29,9 @@ class Heat(Mark):
     If the colors are `diverging`, white is zero, orange is positive and blue is negative; otherwise brighter is larger.
     `sqrt_colors` applies the signed square root to the colors, and `least` and `most` are the ends of the scale.
     `numbers` writes values into the cells, formatted by `number`. `diagonal` adds a dotted line. A `square` map has
-    square cells and only the rows and columns it needs. `upwards` begins at the bottom. Scores with the metric `framed`
-    are frames around the cells from `x` to `y`. `across` and `down` are the titles of the axes, and `text` adds a line
-    to the hover text.
+    square cells and only the rows and columns it needs. `upwards` begins at the bottom. A score with the metric
+    `framed` is drawn as a square frame that reaches from `x` to `y` on both axes. `across` and `down` are the titles of
+    the axes, and `text` adds a line to the hover text.
     """
 
     x: str = "layer"

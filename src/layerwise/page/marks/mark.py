@@ -143,7 +143,7 @@ class Mark(ABC):
         return {name: colors[name] for name in names}
 
     def pictures(self, data: ReportData) -> Iterator[Picture]:
-        """Yield one picture, or one for each value of the column `each`."""
+        """Yield one picture or, if `each` names a column, one picture for each value of this column."""
         rows = self.rows(data)
         if self.each is None:
             yield from self._picture(self.name, self.title, rows, data, rows)

@@ -37,7 +37,7 @@ class Chapter:
 INTERVAL = re.compile(r"([+−×]?\d[\d.,]*(?: [a-z%][a-z %]*?)? \[[^\]]*\])")
 
 STRATEGIES = "Strategies"
-"""The legend in which the names of strategies are written in words."""
+"""Title of the legend in which the names of strategies are written in words."""
 
 Piece = Markup | Picture
 

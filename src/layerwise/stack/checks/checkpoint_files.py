@@ -34,10 +34,10 @@ from layerwise.gguf import CONVERT_AGAIN, GGUFFile, depth_of
 _MAX_REASON = 200
 
 MAX_PARTS = 1_000
-"""Maximum number of layers or experts, unless at least as many tensors were saved."""
+"""Maximum number of layers or experts in a configuration. If more tensors were saved, their number is the limit."""
 
 SLACK = 2**22
-"""A model may have twice as many parameters as were saved, plus this number."""
+"""A model is refused if it has more than twice as many parameters as were saved, plus this number."""
 
 
 def check_folder(folder: Path) -> Tensors:

@@ -55,7 +55,10 @@ _SETTINGS = (bool, int, float, str, type(None))
 
 
 def traits(block: nn.Module) -> dict[tuple[str, str], Any]:
-    """Return the classes, tensors (shape, dtype, device) and settings in a block by (module path, name)."""
+    """Describe everything that must match between two blocks: classes, tensors and settings.
+
+    The keys are (module path, name). A tensor is described by its shape, dtype and device.
+    """
     collected: dict[tuple[str, str], Any] = {}
     for path, module in block.named_modules():
         collected[path, ""] = type(module)
@@ -92,9 +95,9 @@ def _configuration(model: nn.Module) -> dict[str, Any]:
 
 
 def refuse_loss_of_a_kind(model: nn.Module, path: str, plan: Plan) -> None:
-    """Raise `PlanError` if a hybrid model would lose all of its attention layers, or all of its recurrent layers.
+    """Raise `PlanError` if `plan` skips all attention layers, or all recurrent layers, of a hybrid model.
 
-    Such models read the length of the cache from their first attention layer and their last recurrent one.
+    Such models read the length of the cache from their first attention layer and their last recurrent layer.
     """
     owner = model.get_submodule(path.rpartition(".")[0])
     types = setting(getattr(owner, "config", None), "layer_types")
@@ -143,9 +146,10 @@ def runs_in_place(stack: Stack, inputs: Mapping[str, Any]) -> bool:
 
 
 def prove_free_of_position(stack: Stack, inputs: Mapping[str, Any]) -> None:
-    """Raise `UnsupportedModelError` unless another order of the layers gives the same in place and step by step.
+    """Raise `UnsupportedModelError` if the outputs of blocks depend on their position in the model.
 
-    The layers run in descending order and the first one twice, which reveals a wrong cache slot or index.
+    With the layers in descending order, and then the first one again, the model's own forward must give the same output
+    as calling the blocks one by one.
     """
     sharing = stack.sharing
     descending = range(stack.depth - 1, -1, -1) if sharing is None else sharing.allowed_order(stack.depth)

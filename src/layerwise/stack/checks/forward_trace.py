@@ -125,7 +125,7 @@ def trace_blocks(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[
     """Run `model(**inputs)` and report how it uses `blocks`.
 
     Raises `UnsupportedModelError` if blocks share parameters, do not run once each in order, modify their inputs in
-    place, pass on more than the hidden state, or if the model changes the state between them.
+    place, or pass on more than the hidden state, or if the model changes the state between two blocks.
     """
     _refuse_shared_parameters(model, blocks)
     watch = _Watch()

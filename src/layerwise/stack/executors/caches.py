@@ -21,7 +21,7 @@ _ADVICE = "Start from an empty cache, or enter the plan that wrote this one."
 
 
 class PlanCaches:
-    """The KV caches that were written under one plan. Adding tokens to them elsewhere raises `ModelError`."""
+    """The KV caches that were written under one plan. Using one of them under another plan raises `ModelError`."""
 
     def __init__(self, plan: Plan, depth: int) -> None:
         self._plan = str(plan)

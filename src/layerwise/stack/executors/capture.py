@@ -31,7 +31,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Capture:
-    """A captured batch: the state before the first block, usually `(batch, seq, width)`, and each block's arguments."""
+    """One batch: the state before the first block, usually `(batch, seq, width)`, and the arguments of each block."""
 
     state: Tensor
     calls: tuple[Call, ...]
@@ -39,7 +39,7 @@ class Capture:
 
 
 class Probe(nn.Module):
-    """Placeholder for a block, which has its attributes or the given ones, and returns `answer(args, kwargs)`."""
+    """Placeholder that returns `answer(args, kwargs)`. It has the attributes of a block, or the given `attributes`."""
 
     def __init__(self, block: nn.Module, container: tuple[type, int] | None, answer: Answer, **attributes: Any) -> None:
         super().__init__()
@@ -187,7 +187,10 @@ class Merger:
 
 
 def follow(step: Step, state: Tensor, output: Tensor, groups: list[Merger]) -> Tensor:
-    """Return the input of the next step after `step` returned `output`. `groups` is the stack of open groups."""
+    """Return the input of the next step after `step` returned `output`.
+
+    `groups` has the mergers of the parallel groups around the step, the innermost last.
+    """
     groups.extend(Merger(state) for _ in range(step.opens))
     current = output
     for close in step.closes:

@@ -20,7 +20,7 @@ from layerwise.stack.compilation import is_compiled
 INDEX_NAMES = ("layer_idx", "layer_id", "layer_number", "layer_num")
 
 Then = Callable[[tuple[Any, ...], dict[str, Any], Any], Any]
-"""Function of the arguments, keyword arguments and output of a module that returns a new output."""
+"""Function that maps the arguments, keyword arguments and output of a module to a new output."""
 
 # Dictionaries that a module shares with its clones; clones wrap submodules.
 _SHARED = (
@@ -83,8 +83,9 @@ def clone(
         module: The original module.
         shift: Number to add to its cache positions (`layer_idx`).
         host: Module whose configuration the clone uses.
-        then: Functions that change the outputs of submodules, by path. `""` is the module itself, after its hooks.
-        weights: Replacement parameters by path.
+        then: For some submodules, by path, a function that changes the output. The path `""` is the module itself,
+            whose hooks run first.
+        weights: Parameters, by path, that replace those of the module.
     """
     outer = getattr(module, "_own", None)
     if isinstance(outer, _Own):
@@ -123,7 +124,7 @@ def _differs(module: nn.Module) -> bool:
 
 
 def rebound(value: Any, module: nn.Module, made: nn.Module) -> Any:
-    """Rebind a method or partial call of `module` to its clone; return any other value unchanged."""
+    """Rebind a method or partial call of `module` to the clone `made`; return any other value unchanged."""
     kind = type(value)  # not `value.__class__`, which a configuration looks up in its settings
     if kind is types.MethodType and value.__self__ is module:
         return types.MethodType(value.__func__, made)

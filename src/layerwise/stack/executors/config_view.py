@@ -1,7 +1,7 @@
 """Views of a model's configurations that fit a plan: per-layer lists in its order, and its number of layers.
 
-While a plan runs, the modules have views, which share the attributes of the original configuration. Saving or copying a
-view gives the original, except in a forward pass, where the values of the plan are needed.
+While a plan runs, modules have a view instead of their configuration. Other attributes are those of the original.
+Saving or copying a view gives the original, except in a forward pass, where the values of the plan are needed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MAX_NESTING = 3
 
 @dataclass(eq=False, slots=True)
 class _Order:
-    """The values that a plan changes in the configurations of a model, by the identity of the configuration."""
+    """The values that a plan changes in the configurations of a model. The keys are `id(configuration)`."""
 
     owners: Sequence[nn.Module]
     values: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -221,9 +221,9 @@ def _view_class(kind: Any, names: frozenset[str]) -> Any:
 
 
 def _copied(value: Any, *, computed: bool = False) -> Any:
-    """Return the object to copy instead of `value`: the original configuration, or one with the view's values.
+    """Return the original configuration of a view or, in a forward pass or after the plan, one with the view's values.
 
-    The latter is used in a forward pass, and after the plan was left. If `computed`, it has computed values, too.
+    If `computed`, the latter also has computed values.
     """
     view = _view_of(value)
     as_read = getattr(_COPYING, "as_read", False)

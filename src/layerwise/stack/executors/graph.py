@@ -1,4 +1,4 @@
-"""Run many plans as one graph, in which shared steps are computed once.
+"""Run many plans as one graph, so that the steps they share are computed once.
 
 Equal nodes are stored once, so the number of `Apply` nodes is the minimum number of layer evaluations. Execution is
 depth first, and frees each state after its last use. Where plans diverge, the part with the most work is last, so that
@@ -57,7 +57,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The node of the captured state."""
+    """The node of the state before the first block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class GraphExecutor:
     Attributes:
         graph: The graph.
         apply: Function that runs a layer: `apply(layer, state, sublayer, source)`.
-        root: The captured state.
+        root: State before the first block, as in `Capture.state`.
         first: Plan whose final state is yielded first.
         change: Function that runs an intervention: `change(node, state)`.
         watch: Function that is called with every node and its state.
@@ -260,7 +260,7 @@ class GraphExecutor:
                 passed, first = [], None
 
     def walk(self, order: Iterable[int]) -> Iterator[tuple[int, Tensor]]:
-        """Compute nodes in this order, and yield `(node, state)` for those at which a plan ends."""
+        """Compute the nodes in `order`, and yield `(node, state)` for those at which a plan ends."""
         ends = frozenset(self.graph.ends.values())
         for index in order:
             state = self._compute(index)

@@ -1,8 +1,8 @@
-"""Run a plan in place, in the model's own forward, `generate` and training loop.
+"""Run a plan in place, that is, in the model's own forward, `generate` and training loop.
 
-Every visit is a clone of its block with its own cache slot (`layer_idx`). The first branch of a group records its
-input, later branches start from it, and the last one returns the merged state. In the clone of a sublayer, the output
-of the other sublayer is zero.
+For every visit of a layer, its block is cloned and gets a cache slot (`layer_idx`). The first branch of a group records
+its input, later branches start from it, and the last one returns the merged state. In the clone for one sublayer, the
+output of the other sublayer is zero.
 """
 
 from __future__ import annotations
@@ -180,7 +180,10 @@ def _visited_once(steps: Sequence[Step]) -> frozenset[int]:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The first cache slot of each block, the number of slots per block, and the first slot of a plan."""
+    """Cache slots of a model: the first slot of each block, and how many slots a block has (`width`).
+
+    `start` is the first slot of the plan that runs.
+    """
 
     first: Sequence[int]
     width: int
@@ -240,7 +243,7 @@ class Passes:
     def one(self, runner: nn.Module) -> Iterator[None]:
         """Check a forward pass of `runner` in the calling thread.
 
-        Raises `ModelError` unless it runs the plan. It may skip layers by layer drop or an early exit.
+        Raises `ModelError` unless the pass runs the plan. Layers may be skipped by layer drop or an early exit.
         """
         outer = self._current_pass()
         self._local.now = mine = _Pass()

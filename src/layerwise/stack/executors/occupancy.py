@@ -1,4 +1,4 @@
-"""Lock a model's layers across Stacks and threads: for one plan in place, one inspection, or many captures.
+"""Prevent conflicting uses of a model's layers by several Stacks or threads.
 
 While a plan runs in place, all other uses raise an error. While batches are captured or layers inspected, other threads
 wait. The locks belong to what is changed: the list of blocks, and the modules around it.
@@ -64,7 +64,7 @@ def in_place(model: nn.Module, path: str, name: str, plan: Plan) -> Iterator[Non
 
 
 def inspecting(model: nn.Module, path: str, name: str) -> AbstractContextManager[None]:
-    """Lock the blocks for this thread alone. Raise `ModelError` during a plan or a capture."""
+    """Lock the blocks for this thread only. Raise `ModelError` during a plan or a capture."""
     return capturing(model, path, name, "examine its layers", "examinations")
 
 

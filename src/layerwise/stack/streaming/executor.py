@@ -72,7 +72,7 @@ class StreamingEstimate:
     """Estimated cost of running plans with layers on disk.
 
     Attributes:
-        rounds: Groups of batches (by number) that share the layers read.
+        rounds: Numbers of the batches in each group. A layer that is read serves all batches of a group.
         readings: Total number of layer reads.
         bound: Minimum number of layer reads in any order.
         bytes_read: Total bytes read.
@@ -119,7 +119,7 @@ def streaming_estimate(resident: ResidentLayers, work: Sequence[tuple[int, Graph
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Release the layer `released`, read `layer`, and then compute these `nodes` of each graph."""
+    """A layer read: the layer to release, the layer to read, and the nodes of each graph to compute then."""
 
     layer: int
     released: int | None
@@ -128,7 +128,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class ReadingSchedule:
-    """The layer reads for some graphs, their minimum number, and the peak number of states for each graph."""
+    """The layer reads for some graphs, their minimum number (`bound`), and the peak number of states per graph."""
 
     readings: tuple[Reading, ...]
     bound: int
@@ -138,7 +138,7 @@ class ReadingSchedule:
 def reading_schedule(graphs: Sequence[Graph], most: int) -> ReadingSchedule:
     """Schedule the layer reads for batches of these graphs, with at most `most` layers in memory.
 
-    If `most` is at least 2, one of them is reserved for reading ahead.
+    If `most` is at least 2, room for one layer is reserved for reading ahead.
 
     >>> from layerwise.plan import Plan
     >>> from layerwise.stack.executors.graph import build

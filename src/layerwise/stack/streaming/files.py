@@ -33,7 +33,10 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True)
 class SafetensorsWeight:
-    """A parameter in a safetensors file or, if `converted`, in a file of accelerate that this entry describes."""
+    """A parameter in a safetensors file or, if `converted` is given, in a file that accelerate wrote.
+
+    `converted` has the dtype and the shape.
+    """
 
     file: Path
     name: str
@@ -214,7 +217,7 @@ def _settings(file: GGUFFile) -> dict[str, Any]:
 
 
 def is_read_by_tensor(file: GGUFFile) -> bool:
-    """Return whether transformers converts tensors of this architecture one by one, not the model at once."""
+    """Return whether transformers converts tensors of this architecture one by one instead of all at once."""
     try:
         from transformers.integrations.gguf import GGUF_ARCHS
     except ImportError:  # before transformers 5.2x
