@@ -1,1 +1,1 @@
-"""Measurements: pure functions from a stack and batches to rows."""
+"""Measurements: pure functions that take a stack and batches, and return result rows."""

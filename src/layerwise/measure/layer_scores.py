@@ -1,4 +1,4 @@
-"""Scores of layers in a diagnosis: which rows have them, what their null is, and which are compared with skipping."""
+"""Scores of layers in a diagnosis: their rows, their baselines, and whether they are compared with skipping."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from layerwise.results.vocabulary import (
 
 @dataclass(frozen=True, slots=True)
 class LayerScore:
-    """A score with a value for each layer.
+    """A score with a value for each layer, such as Block Influence.
 
     Attributes:
         name: Name in the rank correlations with skipping.
         title: Heading of its column in the table of layers.
         where: Values of columns that select its rows.
-        null: Value of the column `against` in the rows of its null.
+        null: Value of the column `against` in the rows of its baseline.
         low_is_important: Whether important layers have low values. Layers are then ranked by 1 - value.
         is_compared: Whether its ranking of layers is compared with that of skipping.
         is_signed: Whether positive values are printed with a plus sign.
@@ -59,7 +59,7 @@ class LayerScore:
         return self.where["measure"] == PROXIES
 
     def select(self, rows: Rows, **columns: Any) -> Rows:
-        """Return the rows of full layers, or those of a null if `columns` has its name as `against`."""
+        """Return the rows of full layers, or those of a baseline if `against` is its name."""
         default = {"task": ALL, "layer": PRESENT, "part": None, "seed": None, "against": None}
         return rows.where(**{**default, **self.where, **columns})
 

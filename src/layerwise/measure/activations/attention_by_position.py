@@ -25,13 +25,13 @@ TINY = 1e-30
 """Added inside logarithms, so that zero attention contributes nothing to an entropy."""
 
 Sums = dict[tuple[str, str | None], tuple[float, float]]
-"""For each metric and null, a sum over queries and its divisor."""
+"""Maps a metric, and the name of a baseline or None, to a sum over queries and its divisor."""
 
 
 def attention_by_position(
     stack: Stack, variant: str, examples: Any, collate: Collate, *, seed: int = 0
 ) -> tuple[list[Score], list[Note]]:
-    """Measure the attention of every layer at every position, in rotations of random orders.
+    """Measure the attention of every layer at every position in the order, using rotations of random orders.
 
     a_qk is the attention from query q to key k. The metrics are averaged over heads, tokens and examples, and compared
     with uniform attention over the visible keys:
@@ -41,7 +41,7 @@ def attention_by_position(
         distance    mean distance to the attended key, in patches without the class token (Dosovitskiy et al. 2021,
                     figure 7) or in tokens
 
-    If the model does not return attention, there are no rows but a note.
+    If the model does not return attention, there is only a note.
     """
     totals: dict[tuple[int, int, tuple[str, str | None]], list[tuple[float, float]]] = defaultdict(list)
     with evaluating(stack.model), torch.inference_mode(), eager_attention(stack.model):

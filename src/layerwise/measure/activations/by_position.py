@@ -47,7 +47,7 @@ def draw_rotations(depth: int, seed: str) -> tuple[Plan, ...]:
 def branch_norms(
     stack: Stack, variant: str, examples: Any, collate: Collate, *, seed: int = 0
 ) -> tuple[list[Score], list[Note]]:
-    """Measure the update of every layer at every position, and return rows of measure `branches`.
+    """Measure the update of every layer at every position in the order, and return rows of measure `branches`.
 
     `norm` is the Euclidean norm of a sublayer's update, averaged over tokens. `share` is the norm of the layer's update
     divided by that of its input. If layers cannot be split into sublayers, there is only `share`, and a note.
@@ -203,7 +203,7 @@ class PositionTables:
 def importance_by_position(
     stack: Stack, examples: Any, collate: Callable[[Sequence[Any]], dict[str, Tensor]], *, seed: int = 0
 ) -> PositionTables:
-    """Measure the update and the importance of each layer at each position.
+    """Measure the update and the importance of each layer at each position in the order.
 
         added[l, p]         norm of the update of layer l at position p, divided by that of its input, mean over tokens
         importance[l, p]    loss increase when layer l at position p is skipped, in nats

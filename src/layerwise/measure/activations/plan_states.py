@@ -34,7 +34,7 @@ RESAMPLES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PlanStates:
-    """Sums over tokens by document or window: `cosine` (units, states, states) and `variance` (units, states)."""
+    """Sums over the tokens of each document or window: `cosine` (units, states, states), `variance` (units, states)."""
 
     cosine: Numbers
     variance: Numbers
@@ -77,7 +77,7 @@ def plan_states(stack: Stack, plan: Plan, batches: Iterable[AnyBatch]) -> PlanSt
 def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
     """Yield rows of measure `plan_states`: the mean cosine of every pair of states, and the variance of every state.
 
-    State 1 is the state after the first stage of the plan. Student's intervals need at least 8 units.
+    State 1 is the state after the first stage of the plan. Student t intervals need at least 8 documents or windows.
     """
     count = states.cosine.shape[1]
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
@@ -94,7 +94,7 @@ def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
 
 
 def zone_rows(states: PlanStates, plan: Plan, *, seed: Seed = 0) -> list[Score]:
-    """Return rows of measure `zones`: the number of zones, the p-value of more zones, and borders with contrasts.
+    """Return rows of measure `zones`: the number of zones, the p-value for more zones, and each border's contrast.
 
     A border is the first state of a zone, counted from 1. Its contrast is the mean cosine within the two adjacent zones
     minus that between them, over pairs of states that are equally far apart.
@@ -135,7 +135,7 @@ def _stage_ends(plan: Plan) -> list[int]:
 LEVEL = 0.01
 
 WALKS = 1_000
-"""Number of random walks in the null."""
+"""Number of random walks that the zones are compared with."""
 
 MIN_SPREAD = 0.1
 """Minimum spread of log steps, so that steps that differ by a tenth are not borders."""
@@ -159,7 +159,7 @@ _TINY = 1e-9
 class Zones:
     """A partition of the states 0..n-1 into zones; `borders` are the first states of all zones but the first.
 
-    `p` is the corrected p-value of one or two more zones, or None if no more zones fit.
+    `p` is the smaller corrected p-value of the tests for one and for two more zones, or None if neither was possible.
     """
 
     states: int
@@ -248,7 +248,7 @@ def _weights(states: int, first: int, border: int, stop: int) -> Numbers:
 
 
 def best_borders(excess: Numbers, count: int) -> tuple[int, ...] | None:
-    """Return the borders of the `count` zones with the most `excess` (states, states) between them, or None."""
+    """Return the borders of the `count` zones with the most `excess` (states, states) between them, if they fit."""
     table = _segments(excess[None])
     if not np.isfinite(_partition_costs(table, count)[0][0]):
         return None

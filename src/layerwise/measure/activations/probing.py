@@ -60,7 +60,7 @@ def probing(
     The probes are ridge regressions on standardized states: the state of a word's last token, or the mean over a
     sentence. They are evaluated in five folds over groups, which are the forms of a word or a sentence.
 
-        accuracy          with Wilson's interval over groups; the nulls are labels `shuffled` by group (Hewitt and Liang
+        accuracy          with Wilson's interval over groups; baselines are labels `shuffled` by group (Hewitt and Liang
                           2019) and a randomly initialized model
         accuracy_above    accuracy minus that of the randomly initialized model, paired
         difference        mean `accuracy_above` of linguistic features minus that of surface features

@@ -62,7 +62,7 @@ def find_sinks(states: Sequence[Tensor], counted: Tensor) -> Tensor:
 class SimilaritySums:
     """Accumulate the similarities of all pairs of hidden states without keeping the states.
 
-    Metrics of states i and j (0 is before the first layer) have Student's intervals over documents, or windows if there
+    Metrics of states i and j (0 is before the first layer) have Student t intervals over documents, or windows if there
     are fewer than 8 documents. Metrics that end in `_no_sink` exclude attention sinks (`find_sinks`):
 
         cosine, angular    mean over tokens of cos(x_i, x_j), and of arccos(cos(x_i, x_j)) / pi (arXiv 2403.17887)
@@ -152,7 +152,8 @@ class _Tokens:
     def by_document(self) -> DocumentCosines | None:
         """Return the cosines of each document, or None for fewer than two documents.
 
-        The sum of `elsewhere` over documents, and its variance, equal those of the null cosine.
+        The values of `elsewhere` average to the cosine between tokens of different documents, and their spread gives
+        its variance.
         """
         documents = list(self._documents.values())
         if len(documents) < 2:
@@ -302,9 +303,9 @@ def same_space(
 ) -> list[Score]:
     """Compare the similarity among middle states with their similarity to the first and last states (figure 3).
 
-    The first and last states are an eighth of the depth at each end. `published` is the mean cosine within the middle
-    minus that to the ends. The other metrics exclude sinks, and compare only pairs of states that are equally far
-    apart. There are no rows for fewer than 8 layers.
+    The first and last states are an eighth of the depth at each end. `published` is the mean cosine between middle
+    states minus that between middle and end states. The other metrics exclude sinks, and compare only pairs of states
+    that are equally far apart. There are no rows for fewer than 8 layers.
 
         beginning, ending = mean_d ( mean_{middle, middle} e(i, i+d)  -  mean_{end, middle} e(i, i+d) )
         e(i, j) = cos of states i and j of one token, minus that of tokens of different documents

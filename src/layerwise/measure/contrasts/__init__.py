@@ -1,1 +1,1 @@
-"""Contrasts that decide published claims: functions from losses (or rows) to rows."""
+"""Contrasts that test published claims, computed from losses or from result rows."""

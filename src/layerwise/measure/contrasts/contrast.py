@@ -2,8 +2,8 @@
 
     value = f(effects)        effects[i] = sum_u numerator[i, u] / sum_u denominator[u]
 
-Documents are resampled jointly for all effects, but independently for each part and each stratum of the text. Intervals
-are expanded percentile intervals (`layerwise.measure.stats.statistics`).
+Documents are resampled jointly for all effects of a `Part`, but independently for each part and each stratum of its
+text. Intervals are expanded percentile intervals (`layerwise.measure.stats.statistics`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from layerwise.results.vocabulary import CONTRAST as CONTRAST
 RESAMPLES = 2_000
 
 MIN_BEYOND = 3
-"""If fewer resamples are beyond a bound, the interval is widened to include Student's interval."""
+"""If fewer resamples are beyond a bound, the interval is widened to include a Student t interval."""
 
 Statistic = Callable[[Numbers], Numbers]
 """Maps effects `(..., plans)` to numbers `(...)`."""
@@ -50,7 +50,7 @@ class Part:
 
     @classmethod
     def from_grid(cls, grid: Grid, baseline: str, keys: Sequence[str]) -> Part:
-        """Return the effects of the plans `keys` relative to `baseline` on each unit, with tasks as strata."""
+        """Return the effects of the plans `keys` relative to `baseline` by document or window. Strata are tasks."""
         changes = grid.nll[[grid.plans.index(key) for key in keys]] - grid.nll[grid.plans.index(baseline)]
         tokens = grid.by_unit(grid.tokens)
         return cls(grid.by_unit(changes), tokens, grid.documents(), int(grid.tokens.sum()), Strata.label_grid(grid))
@@ -101,13 +101,16 @@ def pair_effects(losses: Iterable[Loss], baseline: str, keys: Sequence[str]) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resampled:
-    """The effects of a text (`value`, `(plans,)`) and of resamples of its units (`effects`, `(resamples, plans)`).
+    """The effects of plans on a text, and on resamples of its documents or windows (units).
 
     Args:
+        value: Effects on the text, `(plans,)`.
+        effects: Effects on the resamples, `(resamples, plans)`. None if there are fewer than 8 units.
         units: Number of units of the smallest stratum. For fewer than 8, nothing is resampled and there is no interval.
-        strata: Units, plans and resampled changes `(resamples, plans)` of each stratum, from which the degrees of
-            freedom of the interval are computed (Satterthwaite).
-        redrawn: Whether resamples also draw plans. They are then clipped to the interval for the standard error.
+        strata: For each stratum, its number of units, its plans, and how resampling changed their effects, `(resamples,
+            plans)`. The degrees of freedom of the interval are computed from these (Satterthwaite).
+        redrawn: Whether resamples also draw plans at random. Contrasts of resamples are then clipped to their interval
+            before the standard error is computed.
 
     >>> part = Part(np.array([[2.0] * 8, [1.0] * 8]), np.ones(8), documents=8, tokens=8)
     >>> drawn = Resampled.from_parts([part], seed=0)
@@ -125,7 +128,7 @@ class Resampled:
 
     @classmethod
     def from_parts(cls, parts: Sequence[Part], *, seed: Seed, resamples: int = RESAMPLES) -> Resampled:
-        """Resample the units of each part independently."""
+        """Resample the documents or windows of each part independently, and return the effects of all parts."""
         units = min(part.units for part in parts)
         drawn, strata = [], []
         for number, part in enumerate(parts if units >= MIN_UNITS else ()):
@@ -183,7 +186,7 @@ class Resampled:
         power: float = POWER,
         **columns: Any,
     ) -> Score:
-        """Return the `statistic` as a row about `claim`, with its minimum detectable effect at this `power`."""
+        """Return a row about `claim`: the `statistic`, its interval, and the effect detectable with this `power`."""
         about = {"claim": claim, "documents": self.documents, "tokens": self.tokens, **columns}
         own = self.estimate(statistic, level)
         if own is None:

@@ -148,7 +148,7 @@ FAMILIES = frozenset({"bits", "bits_noise"})
 def contrast_quantized_layers(
     losses: Sequence[Loss], records: Iterable[PlanRecord], depth: int, *, seed: Seed = 0
 ) -> list[Score]:
-    """Return the contrasts of each GGUF type (`condition`) and layer, and their means over layers."""
+    """Return the contrasts of quantizing each layer to each GGUF type (`condition`), and their means over layers."""
     plans: dict[str, dict[str, dict[int, list[str]]]] = {family: defaultdict(dict) for family in FAMILIES}
     measured = {row.plan for row in losses}
     compared = [record for record in records if record.family in FAMILIES and record.plan in measured]

@@ -52,7 +52,7 @@ Answers = Mapping[int, Numbers]
 """Maps each position to the numbers of right and of all answers in each batch, `(2, batches)`."""
 
 DECIDES = {(SHUFFLED, "random"): "", **{(null, "own-depth"): f"@{null}" for null in NULLS}}
-"""Suffix of the metrics, by variant and the kind of merging that its training prepares it for."""
+"""The suffix of the metrics of each variant and of the kind of merging that its training prepares it for."""
 
 Surveys = Mapping[str, Mapping[int, Survey]]
 VariantTask = tuple[str, str]
@@ -78,9 +78,10 @@ def contrast_orders(variants: Surveys, *, chance: float, batch: int) -> list[Sco
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Accuracies:
-    """Accuracies of pairs (variant, condition), `(seeds, pairs)`, and each unit's influence, `(seeds, pairs, units)`.
+    """Accuracies of pairs (variant, condition), `(seeds, pairs)`, and their `influences`, `(seeds, pairs, units)`.
 
-    Only the `documents` examples that are scored in every pair are used.
+    A unit is a batch. Its influence is how much it raises the accuracy above the average of all batches. Only the
+    `documents` examples that are scored in every pair are used.
     """
 
     values: Numbers

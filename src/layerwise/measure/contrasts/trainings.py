@@ -85,7 +85,7 @@ class TrainingEstimate:
 
 
 def average_trainings(effects: Sequence[float] | Numbers, influences: Numbers, documents: int) -> TrainingEstimate:
-    """Average effects `(seeds,)`, given the influence of each unit on them, `(seeds, units)`.
+    """Average effects `(seeds,)`, given how much each batch of examples (unit) influences them, `(seeds, units)`.
 
     There is no interval for one seed or fewer than 8 units.
 
@@ -106,7 +106,8 @@ def average_scored(values: Numbers, counts: Numbers, batch: int, metric: str = "
     """Return the mean over seeds of sum(values) / sum(counts), both `(seeds, examples)`, with its 95 % interval.
 
     A unit consists of `batch` examples and is shared by all seeds. The interval is that of `average_trainings` (for one
-    seed: Student's over units), clipped to the range of the metric. There is none for fewer than 8 units with counts.
+    seed: a Student t interval over units), clipped to the range of the metric. There is none for fewer than 8 units
+    with counts.
     """
     means = values.sum(axis=1) / counts.sum(axis=1)
     above, below = sum_batches(values, batch), sum_batches(counts, batch)
@@ -134,7 +135,7 @@ def compute_seed_term(values: Sequence[float] | Numbers) -> Term:
 
 
 def compute_strata_term(influences: Numbers, strata: StratumLabels) -> Term:
-    """Return the variation over units within `strata`; the influences in each stratum must sum to zero.
+    """Return the variance due to units within `strata`. Their influences must sum to zero in each stratum.
 
     >>> compute_strata_term(np.array([1.0, -1.0, 2.0, -2.0]), np.array([0, 0, 1, 1]))
     Term(variance=20.0, degrees=1.4705882352941178)
@@ -149,7 +150,7 @@ def compute_strata_term(influences: Numbers, strata: StratumLabels) -> Term:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearEstimate:
-    """A number of one training run, and the first-order influence of each unit on it, `(units,)`."""
+    """A number from one training run, and the first-order influence of each document or question on it, `(units,)`."""
 
     value: float
     influences: Numbers
@@ -163,7 +164,7 @@ class LinearEstimate:
 
 
 def average_linear(seeds: Sequence[LinearEstimate], strata: StratumLabels) -> TrainingEstimate:
-    """Average a number over seeds that share units; there is no interval for fewer than 8 units.
+    """Average a number over seeds evaluated on the same units. There is no interval for fewer than 8 units.
 
     >>> estimates = [LinearEstimate(v, np.zeros(8)) for v in (0.2, 0.4)]
     >>> round(average_linear(estimates, np.zeros(8, dtype=int)).half, 6)
@@ -177,7 +178,7 @@ def average_linear(seeds: Sequence[LinearEstimate], strata: StratumLabels) -> Tr
 
 
 def compute_unit_variance(influences: Numbers) -> float:
-    """Return the variance of a number, given the influences of its units, `(units,)`, which must sum to zero."""
+    """Return the variance of a number, given the influence of each document or batch on it. They must sum to zero."""
     return float(np.square(influences).sum()) * influences.size / (influences.size - 1)
 
 

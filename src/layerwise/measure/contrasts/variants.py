@@ -6,7 +6,7 @@
                   change of this difference with each halving of the text
 
 The task of a row is a question of `collect_answers`. A slope is fitted by least squares for each seed, and its mean
-over seeds has Student's interval. p-values are Holm-corrected over the variants, questions or fractions of a metric.
+over seeds has a Student t interval. p-values are Holm-corrected over the variants, questions or fractions of a metric.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def find_share(variant: str) -> tuple[str, float] | None:
 
 
 def find_bias(variant: str) -> float | None:
-    """Return the initial scalar of the previous layer in a variant of this name, or None if it has none.
+    """Return the initial scalar (before softmax) of the previous layer in a variant, or None if the name implies none.
 
     >>> find_bias("elc-bias-0.5"), find_bias("elc"), find_bias("zero"), find_bias("ltg")
     (0.5, 1.0, 0.0, None)
@@ -76,7 +76,10 @@ def find_bias(variant: str) -> float | None:
 
 
 def contrast_variants(rows: Iterable[Score], terms: str = TOKENS) -> list[Score]:
-    """Return the differences in held-out loss (nats) and scores between variants trained on equally many `terms`."""
+    """Return the differences in held-out loss (nats) and scores between variants trained for equally many `terms`.
+
+    The `terms` are tokens or seconds.
+    """
     results: list[Score] = []
     for task, values in collect_answers(rows).items():
         results += _compare_with(BACKBONE, task, terms, values, [variant for variant in values if variant != BACKBONE])
@@ -86,7 +89,7 @@ def contrast_variants(rows: Iterable[Score], terms: str = TOKENS) -> list[Score]
 
 
 def collect_answers(rows: Iterable[Score]) -> dict[str, Values]:
-    """Return the results by question, variant and seed, without variants trained on a fraction of the text.
+    """Map each question to the results of every variant and seed, omitting variants trained on a fraction of the text.
 
     The questions are held-out loss, accuracy on minimal pairs, Matthews' correlation on MSGS tasks that test one
     feature and on ambiguous ones, the mean GLUE score (first metric of each task), and the difference in attribution
@@ -144,7 +147,7 @@ def _compare_with(other: str, task: str, terms: str, values: Values, variants: S
 
 
 def contrast_biases(rows: Iterable[Score]) -> list[Score]:
-    """Return the slope of each result as a function of the initial bias; none for fewer than three biases."""
+    """Return the slope of each result over the initial biases (`find_bias`) of at least three variants."""
     slopes: dict[str, Score] = {}
     for question, values in collect_answers(rows).items():
         bias_by_variant = {variant: bias for variant in values if (bias := find_bias(variant)) is not None}
@@ -158,7 +161,7 @@ def contrast_biases(rows: Iterable[Score]) -> list[Score]:
 
 
 def contrast_shares(rows: Iterable[Score]) -> list[Score]:
-    """Return the gains over the backbone for each fraction of the text; none if all models read all of it."""
+    """Return the gains over the backbone for each fraction of the text; none if all models saw all of it."""
     rows = list(rows)
     results: list[Score] = []
     for task, metric in ON_SHARES.items():

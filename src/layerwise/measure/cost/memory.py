@@ -38,7 +38,7 @@ class InferenceMemory:
 def inference_memory(
     model: nn.Module, layers: Sequence[nn.Module], run: Callable[[], object], device: torch.device
 ) -> InferenceMemory:
-    """Measure the memory of a forward pass `run()`. The first argument and the output of `layers` are hidden states.
+    """Measure the memory of a forward pass `run()`. The first argument and the output of each layer are hidden states.
 
     >>> model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     >>> inputs = torch.zeros(1, 4)
@@ -61,7 +61,7 @@ def weight_bytes(model: nn.Module) -> int:
 class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Track the bytes of tensors that were created within the context and still exist; `most` is their peak.
 
-    `known` tensors are not counted.
+    Tensors in `known` are not counted.
     """
 
     def __init__(self, known: Iterable[Tensor] = ()) -> None:
@@ -127,7 +127,7 @@ _KIB = 1024
 
 
 def peak_bytes() -> int:
-    """Return the peak memory since the last `reset_peak`: that allocated on CUDA, or resident memory without CUDA."""
+    """Return the peak memory since `reset_peak`: the memory allocated on CUDA or, without CUDA, the resident memory."""
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
     status = Path("/proc/self/status")

@@ -101,7 +101,7 @@ def round_times(
 
 
 def round_rows(names: Sequence[str], settings: Sequence[Setting], rounds: Sequence[RoundTimes]) -> list[Score]:
-    """Return the median time over rounds of each name, in milliseconds and relative to the first name.
+    """Return the median time of each plan in each setting over rounds, in milliseconds and relative to the first plan.
 
     Intervals are from order statistics (David and Nagaraja 2003, "Order Statistics", section 7.1).
     """

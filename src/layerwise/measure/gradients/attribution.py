@@ -32,10 +32,10 @@ class MarkedText:
 
 @dataclass(frozen=True, slots=True)
 class FeatureShares:
-    """For each text, the fraction of its attribution that is on the words of each feature.
+    """For each text, the fraction of its attribution that is on the words of the linguistic and the surface feature.
 
     The baseline is the fraction of tokens in these words (`linguistic_tokens`, `surface_tokens`). `gap` is the largest
-    completeness error relative to sum |a_i|.
+    completeness error, relative to the sum of the absolute attributions.
     """
 
     linguistic: tuple[float, ...]
@@ -54,7 +54,7 @@ class Attributions:
 
     @property
     def gaps(self) -> Tensor:
-        """The completeness error relative to sum |a_i|, (batch,)."""
+        """The completeness error relative to the sum of the absolute attributions, (batch,)."""
         size = self.tokens.abs().sum(1)
         return (self.tokens.sum(1) - self.difference).abs() / size.clamp(min=torch.finfo(size.dtype).tiny)
 

@@ -164,7 +164,7 @@ def _row_chunks(stack: Stack, batch: AnyBatch) -> Iterator[slice]:
 
 
 def proxies(stack: Stack, data: EvalData, *, seed: int = 0) -> list[Score]:
-    """Compute all proxies of `stack` on `data`, and as a null those of a randomly initialized model, if possible.
+    """Compute all proxies of `stack` on `data`, and as a baseline those of a randomly initialized model, if possible.
 
     Raises `MeasureError` if states are not finite.
     """
@@ -184,7 +184,7 @@ def find_sublayers(stack: Stack, data: EvalData) -> Branches | None:
 
 
 def compute_proxies(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int = 0) -> list[Score]:
-    """Compute the proxies in one pass over `data`, without a null. The `grad` of the parameters is not changed.
+    """Compute the proxies in one pass over `data`, without a baseline. The `grad` of the parameters is not changed.
 
     alpha is a factor on the update that a layer or sublayer adds to the residual stream, and L_w the loss of window w:
 
@@ -193,7 +193,7 @@ def compute_proxies(stack: Stack, data: EvalData, branches: Branches | None, *, 
 
     (Michel et al. 2019, arXiv 1905.10650, equation 2, for heads; squared in Molchanov et al. 2019, arXiv 1906.10771.)
     The sensitivity can only rank the layers of one model, because gradients cancel more in longer windows. The gradient
-    has bootstrap intervals, sign-flip p-values and a null band. The sensitivity has Student's intervals.
+    has bootstrap intervals, sign-flip p-values and a null band. The sensitivity has Student t intervals.
     """
     influence, gradients, sizes = BlockInfluence(stack.depth), WindowSums(), WindowSums()
     gates: list[Gate] = []

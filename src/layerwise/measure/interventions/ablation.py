@@ -42,8 +42,8 @@ def ablation(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache[
         random              its matrices are replaced by Gaussian noise of the same norm
 
     Only `skip` and `mean_ablate` apply to sublayers. The rows have the loss increase in nats/token with an interval, a
-    p-value corrected over the layers with the same ablation, the minimum detectable effect and the null band. Rows with
-    the metric `nll` have the loss of the original model.
+    p-value corrected over the layers with the same ablation, the minimum detectable effect and the null band (see
+    `compute_effects`). Rows with the metric `nll` have the loss of the original model.
     """
     return ablation_rows(stack, ablation_losses(stack, data, seed=seed, cache=cache), seed=seed)
 

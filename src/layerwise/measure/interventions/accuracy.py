@@ -32,7 +32,7 @@ TOP = 5
 class Predictions:
     """Predictions for examples (images with one label, or windows of text), in arrays of shape (examples,).
 
-    `hits` is the number of labels that were predicted, and `hits_top5` of those among the five most likely classes
+    `hits` is the number of correct predictions, and `hits_top5` the number of labels among the five most likely classes
     (None for text and for fewer than six classes). `nll` is the summed loss in nats, and `scored` the number of labels.
     """
 

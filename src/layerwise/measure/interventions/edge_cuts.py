@@ -24,9 +24,10 @@ DRAWS = 20
 
 
 class EdgeModel(Protocol):
-    """A model with learned layer weights.
+    """A model in which learned layer weights say how much each layer reads of every earlier output.
 
-    `renormalizes` is true if the weights of a row sum to 1, so that the row must be rescaled when an edge is removed.
+    Each layer weight is an edge. `renormalizes` is true if the weights with which a layer reads sum to 1, so that they
+    must be rescaled when an edge is removed.
     """
 
     @property
@@ -70,8 +71,8 @@ def edge_cut_rows(
         margin      (`against` is `RANDOM`) mean, minimum and maximum change over `draws` random cuts that remove as
                     many edges, and the two-sided p-value of the cut among them
 
-    `evaluate` returns the margins (pairs,) of the model in its current state. Raises `PlanError` if a cut removes no
-    edges.
+    `evaluate` returns the margins (pairs,) of the model in its current state, which are differences in log-likelihood.
+    Raises `PlanError` if a cut removes no edges.
     """
     wiring = wired.edges()
     remaining = [cut.apply(wiring, renormalize=wired.renormalizes) for cut in cuts]
@@ -134,9 +135,9 @@ def _accuracy_rows(
 
 
 def estimate_means(changes: Numbers, paradigms: Sequence[str]) -> SampleEstimate[Numbers]:
-    """Average `changes`, (rows, units), within each paradigm and then over paradigms.
+    """Average each row of `changes`, (rows, pairs), within each paradigm and then over paradigms.
 
-    The degrees of freedom are Satterthwaite's. A paradigm with one unit gets the mean variance of the other paradigms.
+    The degrees of freedom are Satterthwaite's. A paradigm with one pair gets the mean variance of the other paradigms.
     """
     names = np.array(paradigms)
     groups = [changes[:, names == name] for name in dict.fromkeys(paradigms)]

@@ -38,7 +38,7 @@ from layerwise.stack.weights import Weights, apply_with
 
 @dataclass(frozen=True)
 class CleanBatch:
-    """A batch in the original model before a layer: its hidden state, and the mask of tokens that are counted.
+    """A batch in the original model just before a layer: its hidden state, and the mask of tokens that are counted.
 
     `half` (batch,) tells which half of the text each window is in. The halves share no document (no window, if
     documents are few), so that replacements can be computed on one half and evaluated on the other.
@@ -69,7 +69,7 @@ class BatchPass:
             pass
 
     def states(self, step: Sequence[int], absent: set[int], apply: Apply | None) -> Iterator[tuple[int, Tensor]]:
-        """Compute the nodes of a step except the `absent` ones, and yield final states; `apply` runs a changed node."""
+        """Compute the nodes of a step except the `absent` ones, and yield final states. Changed nodes call `apply`."""
         self.apply = apply
         self.walk.leave_out(index for index in step if index in absent)
         yield from self.walk.walk(index for index in step if index not in absent)
@@ -93,7 +93,7 @@ class BatchPass:
 
 @dataclass(frozen=True)
 class InterventionContext:
-    """The argument of `Intervention.prepare`: the layer, and the original model's batches before it."""
+    """The argument of `Intervention.prepare`: a layer, and the batches in the original model just before it."""
 
     stack: Stack
     layer: int
@@ -103,8 +103,9 @@ class InterventionContext:
         return lambda one: apply_with(self.stack, self.layer, weights, one.state, one.captured)
 
     def with_branch(self, part: Sublayer, edit: Callable[[CleanBatch], Edit]) -> Apply:
-        """Return a layer whose sublayer `part` has an edited update; `edit` returns the edit for each batch.
+        """Return a function that runs the layer with an edited update of its sublayer `part`.
 
+        `edit` returns the edit for each batch.
         Raises `UnsupportedModelError` if layers cannot be split into sublayers.
         """
         path = self.stack.branches(self.clean[0].captured).paths[self.layer][part]
@@ -166,7 +167,7 @@ def intervention_losses(
     data: EvalData,
     cache: ResultCache[Loss] | None = None,
 ) -> list[Loss]:
-    """Return the losses of the original model and of every intervention on every window, including known rows.
+    """Return the losses of the original model and of every intervention on every window.
 
     An intervention that raises an error or has a non-finite loss is omitted and logged. Raises `MeasureError` if the
     original model has non-finite states or losses.

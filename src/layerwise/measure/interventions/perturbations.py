@@ -208,13 +208,13 @@ def perturbation_curves(
     seed: int = 0,
     cache: ResultCache[Loss] | None = None,
 ) -> list[Score]:
-    """Measure the loss change for weight changes of each strategy and size, and for gains alpha on updates.
+    """Measure the loss change for weight changes of each strategy and size, and for factors (gains) alpha on updates.
 
     Returns rows of measure `manipulation` in nats/token, with interval, p-value, p-value adjusted over layers, minimum
-    detectable effect and null band. The column `condition` is a strategy of `Perturbations` or `gate`, and `strength`
-    is the size or alpha. Gains are applied to layers and to sublayers: 0 skips them, 1 is the original model. Sizes
-    that a strategy cannot reach are omitted. Hundreds of conditions run on all of `data`. Raises `MeasureError` if
-    weights are not finite.
+    detectable effect and null band (see `compute_effects`). The column `condition` is a strategy of `Perturbations`, or
+    `gate` for gains, and `strength` is the size or alpha. Gains are applied to layers and to sublayers: 0 skips them, 1
+    is the original model. Sizes that a strategy cannot reach are omitted. Hundreds of conditions run on all of `data`.
+    Raises `MeasureError` if weights are not finite.
     """
     layers = range(stack.depth) if layers is None else layers
     perturbations = Perturbations(stack, seed)
@@ -243,8 +243,8 @@ def joint_losses(
 ) -> list[Loss]:
     """Compute the losses when each strategy changes all of `layers` at once.
 
-    Of the `SIZES` that a strategy reaches on all layers, it uses the largest one, and `SMALL` if it is among them. If
-    `seed` is that of `perturbation_curves`, each layer is changed in the same way.
+    A strategy is applied with the largest of the `SIZES` that it reaches on all layers, and with `SMALL` if it reaches
+    this size. If `seed` is that of `perturbation_curves`, each layer is changed in the same way.
     """
     perturbations = Perturbations(stack, seed)
     interventions = []

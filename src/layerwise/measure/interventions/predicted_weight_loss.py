@@ -40,9 +40,9 @@ def predicted_weight_loss(
     """Measure the loss increase when each inner layer, or a set of them, runs with predicted weights.
 
     Each layer is predicted from its original neighbors (`predict_layer`). The `condition` of a set is `set` for evenly
-    spaced layers, `adjacent`, or `inner` for all layers but the first and last. The baseline `same_norm_random` adds a
-    random error of the same norm to each tensor: W + E, E Gaussian with ||E|| = ||W_predicted - W||. Returns rows of
-    measure `predictability` in nats/token, with a null band.
+    spaced layers, `adjacent` for adjacent ones, and `inner` for all layers but the first and last. The baseline
+    `same_norm_random` adds a random error E of the same norm to each tensor W, with ||E|| = ||W_predicted - W||.
+    Returns rows of measure `predictability` in nats/token, with a null band (see `compute_effects`).
     """
     sets = joint_sets(stack.depth) | neighbor_sets(stack.depth)
     # Cached, because both replacements and all sets with the layer need the prediction.
@@ -111,7 +111,7 @@ def neighbor_sets(depth: int) -> dict[str, tuple[int, ...]]:
 
 
 def random_error(prediction: Weights, weights: Weights, seed: int) -> dict[str, Tensor]:
-    """Add a random error to each tensor of `weights`, with the norm of the error of its `prediction`."""
+    """Add a random error to each tensor of `weights`. Its norm is that of the error of the tensor's `prediction`."""
     generator = torch.Generator().manual_seed(seed)
     changed = {}
     for name, value in prediction.items():

@@ -1,4 +1,4 @@
-"""The loss increase when each layer is skipped, measured in rounds: the most uncertain layers read more text first."""
+"""The loss increase when each layer is skipped, measured in rounds: the most uncertain layers get more text first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIN_PER_TASK = 4
 """Minimum documents of a task in a round."""
 
 REFINED = 4
-"""Number of layers that read more text in a round: those with the widest intervals."""
+"""Number of layers that are measured on more text in a round: those with the widest intervals."""
 
 RESAMPLES = 10_000
 INTERIM_RESAMPLES = 2_000
@@ -30,8 +30,8 @@ INTERIM_RESAMPLES = 2_000
 class ProgressiveImportance:
     """Loss increases of a model on one text, which can be read while they become more precise.
 
-    Effects and intervals are those of `compute_effects` on the text that a layer has read so far; at the end they are
-    the effects of a sweep over `leave_one_out`.
+    Effects and intervals are those of `compute_effects` on the text on which a layer has been measured so far. At the
+    end, they are the effects of a sweep over `leave_one_out`.
 
     Attributes:
         stack: The model.
@@ -73,10 +73,10 @@ class ProgressiveImportance:
         return tuple(self._losses)
 
     def measure_round(self, check: Callable[[], None] = lambda: None) -> list[int]:
-        """Let some layers read the next part of the text, and return the layers whose effects changed.
+        """Measure some layers on the next part of the text, and return the layers whose effects changed.
 
-        `check` is called between two forward passes. If it raises an exception, the next call repeats the round without
-        the plans that it has measured.
+        `check` is called between two forward passes. If it raises an exception, the next call continues this round
+        and does not repeat completed measurements.
         """
         if self.is_complete:
             return list(self._read)
@@ -97,7 +97,7 @@ class ProgressiveImportance:
         return changed
 
     def _choose_layers(self) -> list[int]:
-        """Return layers that read the same part next: all at first, then those with the widest intervals."""
+        """Return layers to measure on the same part of the text: all at first, then those with the widest intervals."""
         unread = [layer for layer, parts in self._read.items() if parts == 0]
         if unread:
             return unread
@@ -129,7 +129,7 @@ class ProgressiveImportance:
 
 
 def read_skipping_effects(scores: Iterable[Score], depth: int) -> dict[int, Score]:
-    """Return the effects of skipping single layers on all of the text, by layer, from the scores of a sweep."""
+    """Map each layer to the effect of skipping it on all of the text, given the scores of a sweep."""
     rows = [score for score in scores if score.measure == EFFECT and score.metric == DELTA]
     tasks = {score.task for score in rows}
     task = POOLED if POOLED in tasks else min(tasks, default=POOLED)

@@ -108,7 +108,7 @@ def cut_beginnings(data: EvalData, tokens: int, seed: int = 0) -> tuple[EvalData
 
 
 FIRST_LOOK = 32
-"""Documents at the first look. With fewer, Student's intervals are unreliable at the small levels of a race."""
+"""Documents at the first look. With fewer, Student t intervals are unreliable at the small levels of a race."""
 
 MIN_STRATUM_DOCUMENTS = 6
 """Minimum number of documents per stratum at the first look. If there are too many strata, the smallest are merged."""
@@ -123,7 +123,7 @@ ERROR_SHARES: Mapping[Decision, float] = {"matters": 0.7, "no_effect": 0.2, "har
 """Fraction of the error rate that each decision gets."""
 
 RARE = 0.04
-"""A kind of document this frequent must probably have been read before `no_effect` or `harmful` is decided."""
+"""`no_effect` and `harmful` need so much text that it probably includes a kind of document with this frequency."""
 
 FUTILE = 0.35
 """Predictive power below which a layer leaves the race."""
@@ -187,7 +187,7 @@ def race_rows(result: Race) -> list[Score]:
 def rare_documents(layers: int) -> int:
     """Return the number of documents to read so that a rare kind of document is unlikely to be missed.
 
-    If 4 % of all documents are of this kind, the probability of missing it is 0.05 / (2 layers).
+    If 4 % of all documents are of this kind, the probability of missing it is at most 0.05 / (2 * `layers`).
 
     >>> rare_documents(12), rare_documents(30)
     (152, 174)
@@ -200,9 +200,9 @@ class Race:
     """The state of a race; `finishes` has the outcome of every layer that has left it.
 
     `spent` is the cost of the race in layer evaluations times tokens, and `full` the cost of skipping every layer on
-    all of the text. `losses` has one list per look. `candidates` maps layers that may be harmful to the look that found
-    them; only the losses of later looks can confirm it. `unspent` is the remaining fraction of the error rate, and
-    `rate` the fraction that the current look spends.
+    all of the text. `losses` has one list per interim test (look). `candidates` maps layers that may be harmful to the
+    look that found them; only the losses of later looks can confirm that they are. `unspent` is the remaining fraction
+    of the error rate, and `rate` the fraction that the current look spends.
     """
 
     measure: MeasureLosses

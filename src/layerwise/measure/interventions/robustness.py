@@ -35,7 +35,7 @@ Surveys = Mapping[str, Mapping[int, Survey]]
 def robustness_rows(variants: Surveys, *, chance: float, classes: int, leads: str, batch: int) -> list[Score]:
     """Return the rows of measure `robustness`, with differences from the baseline if there is one.
 
-    `variants` has the surveys of each variant by seed, and `chance` is the fraction of the most frequent label. The
+    `variants` has a survey for each variant and seed, and `chance` is the fraction of the most frequent label. The
     report shows the metric `leads` first. `batch` examples run under the same random plan.
     """
     depth = max(survey.depth for surveys in variants.values() for survey in surveys.values())
@@ -188,7 +188,7 @@ def _difference_rows(
 def paired_difference(
     pairs: Sequence[tuple[Predictions, Predictions]], field: str, sign: float = 1.0, batch: int = 1
 ) -> Bounded:
-    """Average `sign * (one - other)` per scored label over pairs, with the interval of `estimate_metrics`."""
+    """Average `sign` times the difference in `field` per scored label over all pairs, with its interval."""
     scored = np.array([one.scored * (other.scored > 0) for one, other in pairs])
     gaps = np.array([sign * (getattr(one, field) - getattr(other, field)) for one, other in pairs]) * (scored > 0)
     return _mean("accuracy_above" if field == "hits" else "nll", gaps, scored, batch)

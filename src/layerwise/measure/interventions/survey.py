@@ -68,7 +68,7 @@ class EvaluationGrid:
 
 @dataclass(frozen=True, slots=True)
 class NodeLoss:
-    """The missing nodes, out of `count` nodes with a `layout`: one `node`, or `several` drawn for each batch."""
+    """The nodes that are missing out of `count` nodes: a fixed `node`, or `several` that are drawn for each batch."""
 
     count: int
     layout: str
@@ -187,7 +187,7 @@ def _node_losses(depth: int, counts: Iterable[int]) -> Iterator[NodeLoss]:
 
 @dataclass(frozen=True, slots=True)
 class IdentityDraws:
-    """The number of random draws, how many of them are the original order, and the accuracy of those."""
+    """The number of random draws, how many of them gave the original order, and the accuracy in that order."""
 
     draws: int
     identical: int
@@ -199,8 +199,8 @@ class Survey:
     """The predictions for each condition, and the accuracy and loss under each fixed order.
 
     Examples of a random condition that happened to run in the original order have `scored == 0`. `positions` maps each
-    position in the order to the numbers of correct and of all predictions of it, (2, batches), and `probed` has those
-    of a linear probe. `tables` has the update and the importance of each layer at each position.
+    position in the order to the numbers of correct and of all predictions of it, (2, batches), and `probed` has the
+    numbers for a linear probe. `tables` has the update and the importance of each layer at each position.
     """
 
     depth: int

@@ -41,7 +41,7 @@ class CostEstimate:
     """The estimated cost of a sweep.
 
     `evaluations` is the number of layer evaluations per batch, and `naive` the number without prefix sharing.
-    `layer_tokens` and `head_tokens` are the remaining evaluations of layers and of the head times tokens.
+    `layer_tokens` and `head_tokens` are the remaining evaluations of layers and of the head, multiplied by tokens.
     """
 
     evaluations: int
@@ -53,7 +53,7 @@ class CostEstimate:
 
 @dataclass(slots=True)
 class CostMeter:
-    """The cost so far: evaluations of layers and of the head times tokens, and the seconds that they took."""
+    """The cost so far: evaluations of layers and of the head, multiplied by tokens, and the seconds that they took."""
 
     layer_tokens: int = 0
     head_tokens: int = 0
@@ -176,7 +176,7 @@ def add_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Pl
 
 
 def filter_runnable(stack: Stack, members: Iterable[Member]) -> tuple[tuple[Member, ...], tuple[str, ...]]:
-    """Return the members whose plans the model can run, and a sentence about each family with omitted plans.
+    """Return the `members` whose plans the model can run, and a sentence about each plan family with omitted plans.
 
     Raises `UnsupportedModelError` if the model cannot run a plan that the user gave, or if only the identity plan
     remains.
@@ -382,7 +382,7 @@ def state_bytes(stack: Stack, batches: Sequence[AnyBatch]) -> list[int]:
 
 
 def head_cost_in_layers(stack: Stack) -> float:
-    """Return the number of weights of the head divided by that of a layer, or 0 if the model has no head."""
+    """Return the number of weights of the head divided by that of an average layer, or 0 if the model has no head."""
     output = getattr(stack.model, "get_output_embeddings", lambda: None)()
     blocks = block_list(stack.model, stack.path)
     weights = sum(each.numel() for block in blocks for each in block.parameters())

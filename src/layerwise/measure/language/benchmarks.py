@@ -298,7 +298,7 @@ def harness_results(
     limit: int | None,
     seed: int,
 ) -> dict[str, Any]:
-    """Return `results` in the format of lm-eval's results file, without samples; `model_args` has model and plan."""
+    """Return `results` as in lm-eval's results file, without samples. Its `model_args` name the model and the plan."""
     from lm_eval.loggers.utils import add_tokenizer_info
     from lm_eval.utils import hash_string
 

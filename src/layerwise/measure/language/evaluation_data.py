@@ -33,7 +33,7 @@ WINDOW = 512
 """Default maximum length of windows."""
 
 CONTEXT = 256
-"""Minimum length of windows that are shortened to save time, because other layers matter if there is little context."""
+"""Windows are shortened to at least this length to save time. With less context, other layers would matter."""
 
 MIN_WINDOW = 8
 """Smallest window length that error messages suggest."""
@@ -174,7 +174,7 @@ def select_pieces(data: EvalData, pieces: Collection[Piece]) -> EvalData:
 
 
 def split(data: EvalData, seed: int) -> tuple[EvalData, EvalData]:
-    """Split into two halves that share no document (or no window, if documents are few), stratified by task.
+    """Split `data` into two halves that share no document (or no window, if documents are few), stratified by task.
 
     Raises `DataError` if there is only one window.
     """

@@ -180,7 +180,7 @@ class LanguageModelHead:
             yield row, *token_losses(logits, targets[row, column])
 
     def logits(self, states: Tensor, output: Any, ids: Tensor) -> Tensor:
-        """Run the head on `states` (rows, hidden) of the body's `output` for the input `ids` (rows,)."""
+        """Run the head on `states` (rows, hidden), given the input `ids` (rows,) and the body's full `output`."""
         with _replace_output(self.body, _with_states(output, states[None])):
             predicted = main_tensor(self.model(**accepted(self.model, {"input_ids": ids[None]})))
         return predicted[0]

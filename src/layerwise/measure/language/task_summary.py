@@ -47,7 +47,7 @@ class ChanceScale:
 
 
 def chance_scale(trained: Score, chance: Score) -> ChanceScale | None:
-    """Return the scale of a task, or None if the original model's interval includes chance."""
+    """Return the scale of a task, or None if the interval of the original model (`trained`) is not above chance."""
     lowest = trained.value if trained.low is None else trained.low
     return ChanceScale(chance.value, trained.value) if lowest > chance.value else None
 
@@ -66,7 +66,7 @@ def mean_over_tasks(rows: Sequence[Score], metric: str) -> Score:
 
 
 def median_over_tasks(rows: Sequence[Score], metric: str) -> Score:
-    """Return the median over tasks, with an interval from medians of random draws according to the tasks' intervals."""
+    """Return the median over tasks. Its interval comes from medians of values drawn from a normal for each task."""
     values = np.array([row.value for row in rows])
     value = float(np.median(values))
     low = high = None
@@ -79,7 +79,7 @@ def median_over_tasks(rows: Sequence[Score], metric: str) -> Score:
 
 
 def summary_rows(scores: Mapping[str, Score], chances: Mapping[str, Score]) -> list[Score]:
-    """Return the mean over tasks of a model's score and of chance, both given by task; no rows for a single task."""
+    """Return the mean over tasks of a model's scores and of the scores of chance. A single task has no rows."""
     if len(scores) < 2:
         return []
     rows, guesses = list(scores.values()), [replace(row, low=None, high=None) for row in chances.values()]

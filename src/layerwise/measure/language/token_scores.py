@@ -29,7 +29,7 @@ class TextScores:
 
     Attributes:
         losses: The loss of every window.
-        tokens: By document and window: the loss in nats of the tokens that are predicted at each position.
+        tokens: Maps (document, window) to the loss in nats of the token that is predicted at each position.
         seconds: Time of all forward passes.
     """
 
@@ -54,13 +54,13 @@ class TextScores:
 
 
 def score_text(stack: Stack, plan: Plan, data: EvalData, check: Callable[[], None] = lambda: None) -> TextScores:
-    """Score every token of `data` under `plan`, step by step.
+    """Score every token of `data` under `plan`.
 
     Args:
         stack: The model.
-        plan: The plan that it runs.
+        plan: The plan to run.
         data: The text.
-        check: Called after each layer; an exception that it raises ends the computation.
+        check: Called after each layer. An exception that it raises ends the computation.
 
     Raises:
         MeasureError: If a loss is not finite.

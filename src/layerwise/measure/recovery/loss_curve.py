@@ -91,8 +91,8 @@ class RecoveryTime:
 def recovery_time(damaged: LossCurve, control: LossCurve, tolerance: float) -> RecoveryTime:
     """Compare a damaged run with its control by gap(t) = NLL_damaged(t) - NLL_control(t) in nats/token.
 
-    `steps` is the first evaluated step after which the gap stays within `tolerance`. It is censored if there is none or
-    the run diverged. `area` is the integral of the gap over steps (trapezoidal rule).
+    `steps` is the first evaluated step after which the gap stays within `tolerance`. If there is none, or if the run
+    diverged, it is censored. `area` is the integral of the gap over steps (trapezoidal rule).
 
     >>> control = LossCurve((0, 4, 8, 12), (3.0, 3.0, 3.0, 3.0))
     >>> recovery_time(LossCurve((0, 4, 8, 12), (3.5, 3.0, 3.25, 3.0)), control, tolerance=0.05)
@@ -150,7 +150,7 @@ def recovery_rows(
 
 
 def mean_over_seeds(values: Sequence[float], cap: float | None = None) -> Bounded | None:
-    """Return the mean over seeds with Student's interval clipped to 0..`cap`, or None if there are no values."""
+    """Return the mean over seeds with a Student t interval clipped to 0..`cap`, or None if there are no values."""
     if not values:
         return None
     value, low, high = statistics.mean_interval(values, min_units=MIN_SEEDS)

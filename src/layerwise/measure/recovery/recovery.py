@@ -79,7 +79,7 @@ def recovery(
     a given loss increase on the evaluation text. `reinitialize` draws new initial weights (Zhang, Bengio and Singer,
     JMLR 2022, arXiv 1902.01996, section 3). The control is the undamaged model, trained on the same batches.
 
-    Each layer, damage and scope has these rows, with Student's intervals over seeds. If the damage is within the
+    Each layer, damage and scope has these rows, with Student t intervals over seeds. If the damage is within the
     tolerance, there is only the first row.
 
         initial_damage   nats/token above the control before fine-tuning
@@ -90,7 +90,7 @@ def recovery(
 
     Rows of `steps` and `area` with `against` = `undamaged` compare the control with the original model.
 
-    Rank correlations with the effect of skipping have intervals over layers, and shuffled layers as a null:
+    Rank correlations with the effect of skipping have intervals over layers, and shuffled layers as a baseline:
 
         spearman               of the area, over the damaged layers
         spearman_given_damage  partial rank correlation of the area, given the initial damage

@@ -104,9 +104,9 @@ class RankCorrelation:
 def rank_correlation(
     left: ArrayLike, right: ArrayLike, *, given: ArrayLike | None = None, seed: Seed = 0, shuffles: int = 2000
 ) -> RankCorrelation | None:
-    """Compute the rank correlation of `left` and `right`, (layers,), or their partial correlation given `given`.
+    """Compute the rank correlation of `left` and `right`, (layers,), or their partial correlation if `given` is set.
 
-    The null distribution comes from shuffling `right`, or its residuals if there is a `given` (Freedman and Lane 1983).
+    The null distribution comes from shuffling `right`, or its residuals if `given` is set (Freedman and Lane 1983).
     Returns None for fewer than 4 layers or if `left` or `right` is constant. The correlation is 0 if `given` explains
     all ranks of `left` or `right`.
 

@@ -39,14 +39,14 @@ def compute_effects(
     that contains all plans without effect in 95 % of studies), and for `answer_tasks` also `exact_match` and
     `delta_exact_match`. The 95 % intervals are over documents (windows if there are fewer than 8 documents) and
     stratified by task, the label of a group of documents. p-values are Holm-adjusted over the plans of a task. Losses
-    are tested with `assess_effects`, and answers with McNemar's test if there is one per document.
+    are tested with `assess_effects`, and answers with McNemar's test if no document has several.
 
     Args:
         losses: One row per plan and window.
         baseline: The plan to compare with.
         seed: Seed of the resampling.
         answer_tasks: Tasks in which every window is a prompt with an answer.
-        by_task: Return rows for each task and for all tasks pooled (`all`), not only pooled ones.
+        by_task: Whether to return rows for each task as well as for all tasks pooled (`all`).
         resamples: Number of bootstrap resamples and of sign flips.
 
     Returns:
@@ -197,7 +197,7 @@ class _TaskEffects:
 
 @dataclass(frozen=True, slots=True)
 class ConditionLosses:
-    """A condition whose losses are stored under `key`, and the `metric` and `columns` of its rows.
+    """One condition to compare. `key` is the plan name of its losses; its result rows have this `metric` and `columns`.
 
     p-values are corrected over the conditions with the same metric and `family`.
     """
@@ -219,8 +219,9 @@ def compare_conditions(
 ) -> list[Score]:
     """Compare the losses of `conditions` with those of `baseline`, and return rows of `measure`.
 
-    A condition without the column `against` also gets a row with its null band, in which `against` is `no_effect`.
-    Conditions that lack losses on some windows are omitted. If `by_task` is False, there are only rows for all tasks.
+    A condition without the column `against` also gets a row with its null band (see `compute_effects`), in which
+    `against` is `no_effect`. Conditions that lack losses on some windows are omitted. If `by_task` is False, rows are
+    only for all tasks pooled.
     """
     rows_by_key: dict[str, list[Loss]] = defaultdict(list)
     for row in losses:

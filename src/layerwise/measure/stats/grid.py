@@ -135,7 +135,7 @@ class Strata:
 
     @classmethod
     def from_lengths(cls, lengths: Mapping[Piece, int]) -> Strata:
-        """Make each task with at least 16 pieces a stratum, and merge all other tasks into `REST`.
+        """Make each task with at least 16 documents or windows (pieces) a stratum, and merge all others into `REST`.
 
         If `REST` has fewer than 16 pieces, the smallest of the large tasks is merged into it as well. `lengths` maps
         pieces to their numbers of scored tokens.
@@ -192,7 +192,7 @@ def unit_pieces(grid: Grid) -> dict[Piece, int]:
 
 
 def shuffle_pieces(pieces: Iterable[Piece], seed: int) -> tuple[Piece, ...]:
-    """Shuffle pieces within each task and interleave the tasks in proportion to their sizes."""
+    """Shuffle documents or windows within each task, and interleave the tasks in proportion to their sizes."""
     tasks: dict[str, list[Piece]] = {}
     for piece in sorted(pieces):
         tasks.setdefault(piece[0], []).append(piece)
@@ -255,10 +255,10 @@ def combine_strata(parts: Sequence[StratumPart], level: float) -> list[SampleEst
 
 @dataclass
 class StratifiedSample:
-    """A growing sample of a text: a queue of pieces for each stratum, and how many of them were taken.
+    """A growing sample of documents or windows (pieces): a queue for each stratum, and the number taken from it.
 
-    `take_more` takes the next piece from the stratum where it reduces the variance most per token. The reduction is
-    v_h / (n_h (n_h + 1)), and the resulting sample sizes approach Neyman's allocation (Cochran 1977, 5.5).
+    `take_more` takes the next piece from the stratum where it reduces the variance most per token. For n_h pieces taken
+    and variance v_h, the reduction is v_h / (n_h (n_h + 1)). Sample sizes approach Neyman's (Cochran 1977, 5.5).
 
     >>> lengths = {("a", str(n), -1): 2 for n in range(20)} | {("b", str(n), -1): 6 for n in range(20)}
     >>> sample = StratifiedSample.from_order(lengths, lengths, Strata.from_lengths(lengths))
@@ -275,7 +275,7 @@ class StratifiedSample:
 
     @classmethod
     def from_order(cls, order: Iterable[Piece], lengths: Mapping[Piece, int], strata: Strata) -> StratifiedSample:
-        """Create an empty sample that takes pieces in `order` and sorts strata by weight, largest first."""
+        """Create an empty sample that takes documents or windows in `order`. The heaviest stratum comes first."""
         heaviest = sorted(strata.weight, key=lambda name: -strata.weight[name])
         queues: dict[str, list[Piece]] = {name: [] for name in heaviest}
         for piece in order:

@@ -41,7 +41,7 @@ def mcnemar_p(gained: int, lost: int) -> float:
 
 
 def mcnemar_power(loss: float, rate: float, trials: int, alpha: float) -> float:
-    """Return the power of McNemar's exact test if `rate + loss` of the answers turn wrong and `rate` turn right.
+    """Return the power of McNemar's exact test if a fraction `rate + loss` of answers turns wrong and `rate` right.
 
     >>> round(mcnemar_power(0.1, 0.0, 100, 0.05), 3)
     0.942
@@ -62,8 +62,8 @@ def mcnemar_power(loss: float, rate: float, trials: int, alpha: float) -> float:
 def mcnemar_detectable(gained: int, lost: int, trials: int, comparisons: int) -> float:
     """Return the smallest drop in accuracy that McNemar's test detects with 80 % power at level 5 % / `comparisons`.
 
-    If there is none, return the largest possible drop. In addition to the drop, as many answers are assumed to change
-    as were observed to change, half of them in each direction.
+    If no drop is detected with this power, return the largest possible one. Besides the drop, `gained` + `lost` answers
+    are assumed to change, half of them from wrong to right.
     """
     rate = min((gained + lost) / (2 * trials), 0.5)
     most = 1 - 2 * rate
@@ -75,7 +75,7 @@ def mcnemar_detectable(gained: int, lost: int, trials: int, comparisons: int) ->
 
 
 def mcnemar_needed(gained: int, lost: int, trials: int, margin: float, comparisons: int) -> int | None:
-    """Return the number of documents that detect a drop of `margin` with 80 % power, or None if it is impossible.
+    """Return the number of documents needed to detect a drop of `margin` with 80 % power, or None if impossible.
 
     >>> mcnemar_needed(0, 0, 50, 0.1, 1)
     78
@@ -95,7 +95,10 @@ def mcnemar_needed(gained: int, lost: int, trials: int, margin: float, compariso
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """A score that is a ratio of sums of `numbers` values per document; the `prefix` "log " means its logarithm."""
+    """A way to compute a score as a ratio of sums over documents, each of which has `numbers` values.
+
+    If the `prefix` is "log ", the ratio is the logarithm of the score.
+    """
 
     numbers: int
     ratio: Callable[[Numbers], Ratio]
@@ -227,7 +230,7 @@ def paired_rows(pairs: Sequence[PairedMetric], margin: float, tolerated: float |
     p-values are Holm-adjusted over all of these comparisons. The rows have these measures:
         paired: The difference and its minimum detectable effect. The verdict is `alike` if the simultaneous interval is
             inside the margin, `better` or `worse` if the adjusted p-value is below 0.05, otherwise inconclusive.
-        needed: For right or wrong answers, the number of documents that detect a drop of `margin` with 80 % power.
+        needed: For right or wrong answers, the number of documents needed to detect a drop of `margin` (80 % power).
         tolerance: How much worse the score is, with simultaneous one-sided bounds. The verdict is `exceeded` if it is
             significantly worse by more than `tolerated`, `kept` if `high` is below `tolerated`, otherwise inconclusive.
         evaluated: The score of each model.

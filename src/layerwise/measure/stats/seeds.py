@@ -54,7 +54,7 @@ def seed_interval(values: Sequence[float], metric: str = "", over_examples: Sequ
         low     mean v_s - sqrt(r^2 + (mean (v_s - low_s))^2)        r = t(n - 1, 97.5 %) * sd(v) / sqrt(n)
         high    mean v_s + sqrt(r^2 + (mean (high_s - v_s))^2)
 
-    If `over_examples` is None, this is Student's interval, or (None, None) for a single seed or equal values.
+    If `over_examples` is None, this is a Student t interval, or (None, None) for a single seed or equal values.
 
     >>> [round(bound, 3) for bound in seed_interval([0.9, 1.0, 0.95], "accuracy")]
     [0.826, 1.0]

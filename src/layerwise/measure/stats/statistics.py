@@ -62,7 +62,7 @@ class SignFlips:
 
 
 def ratio(numerators: ArrayLike, denominators: ArrayLike) -> Numbers:
-    """Divide the sums of numerators (plans, units) and denominators (units,) over units, giving shape (plans,).
+    """Sum numerators (plans, units) and denominators (units,) over units, and divide the sums: shape (plans,).
 
     >>> ratio([[1.0, 2.0], [0.0, -3.0]], [2.0, 4.0]).tolist()
     [0.5, -0.5]
@@ -83,7 +83,7 @@ def standard_error(numerators: ArrayLike, denominators: ArrayLike, strata: Strat
 def student_interval(
     numerators: ArrayLike, denominators: ArrayLike, *, strata: StratumLabels | None = None
 ) -> SampleEstimate[Numbers]:
-    """Return each plan's `ratio` with Student's interval, ratio +- t * standard error.
+    """Return each plan's `ratio` with a Student t interval, ratio +- t * standard error.
 
     The degrees of freedom are units - 1, or Satterthwaite's if there are `strata`. Simulated coverage of nominal 95 %,
     for log-normal unit lengths (sigma 1) and 8, 16, 40 and 148 units:
@@ -148,9 +148,9 @@ def _estimate_cumulants(residuals: Numbers, lengths: Numbers) -> tuple[Numbers, 
 def mean_interval(
     numerators: ArrayLike, denominators: ArrayLike | None = None, min_units: int = 2
 ) -> tuple[float, float | None, float | None]:
-    """Return the ratio of two sums, or the mean of `numerators`, with Student's interval.
+    """Return sum(numerators) / sum(denominators), or the mean of `numerators`, with a Student t interval.
 
-    The bounds are None for fewer than `min_units` units or if the ratios of all units are equal.
+    The bounds are None for fewer than `min_units` numerators or if all individual ratios are equal.
 
     >>> mean_interval([1.0, 1.0, 1.0]), mean_interval([3.0], [2.0])
     ((1.0, None, None), (1.5, None, None))
@@ -172,8 +172,8 @@ def paired_bootstrap(
 ) -> SampleEstimate[Numbers]:
     """Return each plan's `ratio` with an expanded percentile bootstrap interval over units (Hesterberg 2015).
 
-    All plans share the resampled units. Strata are resampled separately. If the numerators of a plan are proportional
-    to the denominators, its interval has width zero.
+    All plans share the resampled units (documents or windows). Strata are resampled separately. If the numerators of a
+    plan are proportional to the denominators, its interval has width zero.
     """
     above, below = _check_units(numerators, denominators)
     spread = _Spread.from_units(above, below, strata)
@@ -189,7 +189,7 @@ def paired_bootstrap(
 
 @dataclass(frozen=True, slots=True)
 class ResampledStratum:
-    """The observed contribution of a stratum to the ratios, (plans,), and the drawn ones, (resamples, plans)."""
+    """A stratum's contribution to each plan's ratio: observed, (plans,), and in resamples, (resamples, plans)."""
 
     units: int
     value: Numbers
@@ -278,7 +278,7 @@ def assess_effects(
     t test is used.
 
     The null band contains all plans without effect in 95 % of studies. It is a multiple of the standard error of the
-    summed differences, because that of the ratio is too small if documents differ strongly in length.
+    summed differences, because the standard error of the ratio is too small if document lengths differ strongly.
 
     `comparisons` is the number of simultaneous tests (default: the number of plans), and `flips` the minimum number of
     sign flips.

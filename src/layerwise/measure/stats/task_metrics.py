@@ -19,7 +19,7 @@ DRAWS = 4000
 
 
 def confusion_matrix(labels: ArrayLike, predictions: ArrayLike, classes: int) -> Numbers:
-    """Count examples by label (rows) and prediction (columns): (classes, classes).
+    """Count examples by label (rows) and prediction (columns), giving shape (classes, classes).
 
     >>> confusion_matrix([0, 0, 1], [0, 1, 1], 2).tolist()
     [[1.0, 1.0], [0.0, 1.0]]

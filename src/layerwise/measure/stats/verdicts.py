@@ -7,7 +7,7 @@ The effect of a layer is the loss increase when it is skipped:
     matters       the interval is above 0 and not inside the margin
     inconclusive  otherwise
 
-Intervals are Student's over documents, stratified by task, at level 1 - 0.05 / L and corrected for skewness.
+Intervals are Student t intervals over documents, stratified by task, at level 1 - 0.05 / L and corrected for skewness.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def is_negligible(effect: SampleEstimate[float], margin: float) -> bool:
 
 
 def conclude(effect: SampleEstimate[float], margin: float) -> Decision:
-    """Return the decision after all text was read: `matters` then only needs an interval above 0."""
+    """Return the decision once all text has been read. `matters` then only needs an interval above 0."""
     return settle(effect, margin) or ("matters" if effect.low > 0 else "inconclusive")
 
 
@@ -120,7 +120,7 @@ def detectable_effect(effect: SampleEstimate[float], comparisons: float) -> floa
 
 @dataclass(frozen=True, slots=True)
 class HarmTest:
-    """A test whether skipping a layer lowers the loss.
+    """A test of whether skipping a layer lowers the loss.
 
     Candidates are found on the first half of the documents and confirmed on the second. `first` and `second` map every
     layer to its effect on that half. They are empty for fewer than 16 documents.

@@ -61,10 +61,10 @@ class WindowSums:
         return above[:, nonzero], below[nonzero], strata
 
     def scores(self, measure: str, metric: str, about: Sequence[Mapping[str, Any]], **columns: Any) -> list[Score]:
-        """Return one row per subject, with Student's interval if there are at least 8 units.
+        """Return one row per subject (a row of the numerators), with a Student t interval for at least 8 units.
 
-        `about` has the columns of each row, and `columns` those that all rows share. Raises `MeasureError` if there are
-        no tokens.
+        Units are documents or windows. `about` has the columns of each row, and `columns` those that all rows share.
+        Raises `MeasureError` if there are no tokens.
         """
         above, below, strata = self._by_unit()
         if not below.size:

@@ -55,8 +55,8 @@ def deltas(stack: Stack, *, seed: int = 0) -> list[Score]:
         correlation(k) = sum_l <D_l, D_{l+k}> / sum_l (|D_l|^2 + |D_{l+k}|^2) / 2            in -1..1
 
     At lag k = 1, independent layers of equal variance give -1/2, a random walk gives 0, and a drift gives 1. At larger
-    lags independent layers give 0. Each lag and tensor type has a row with Student's interval over pairs, and rows of
-    three nulls: independent layers, shuffled layers, and a randomly initialized model. Lag 1 also has the verdict
+    lags independent layers give 0. Each lag and tensor type has a row with a Student t interval over pairs, and rows of
+    three baselines: independent layers, shuffled layers, and a randomly initialized model. Lag 1 also has the verdict
     `smooth`, `no_lag_structure`, `oscillating` or `inconclusive`, with the excess over shuffled layers.
 
     Raises:
@@ -158,7 +158,7 @@ def _correlations(grams: Grams, lag: int) -> dict[str, Bounded]:
 
 
 def _shuffled_bands(grams: Grams, orders: Orders, lag: int) -> dict[str, Bounded]:
-    """Return the mean and the 2.5 % and 97.5 % quantiles over orders, for each tensor type and the mean of types."""
+    """Return the mean and the 2.5 % and 97.5 % quantiles over orders, for each tensor type and their mean."""
     values: dict[str, Numbers] = {}
     for name, products in grams.items():
         above, below = correlation_summands(products[orders[:, :, None], orders[:, None, :]], lag)
@@ -172,9 +172,9 @@ def _shuffled_bands(grams: Grams, orders: Orders, lag: int) -> dict[str, Bounded
 def weight_norms(stack: Stack, *, seed: int = 0) -> list[Score]:
     """Compute the Frobenius norm of every layer, and the mean effective rank of its nonzero matrices.
 
-    A weight with more than two axes is flattened to a matrix that keeps its last axis. The null is the mean, minimum
-    and maximum over six layers of a randomly initialized model. Raises `MeasureError` if layers have no matrices or
-    weights are not finite.
+    A weight with more than two axes is flattened to a matrix that keeps its last axis. The baseline is the mean,
+    minimum and maximum over six layers of a randomly initialized model. Raises `MeasureError` if layers have no
+    matrices or weights are not finite.
     """
     return list(norm_rows(StackTensors(stack), random_tensors(stack, seed)))
 

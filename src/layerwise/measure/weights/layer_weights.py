@@ -32,7 +32,7 @@ from layerwise.results.vocabulary import (
 Label = Literal["surface", "linguistic"]
 
 MIN_SOURCES = 3
-"""Minimum number of sources in a row for a correlation."""
+"""Minimum number of sources of a reader for a correlation."""
 
 DRAWS = 2_000
 
@@ -55,7 +55,7 @@ class SeedAgreement:
 
 
 def edge_columns(edge: Edge, depth: int) -> dict[str, Any]:
-    """Return the columns of a row about an edge in a model of `depth` layers.
+    """Return the columns of a result row about an edge, that is, a layer weight, in a model of `depth` layers.
 
     >>> edge_columns(Edge(3, 0), 12), edge_columns(Edge(12, 5), 12)
     ({'layer': 3, 'source': 0}, {'part': 'output', 'source': 5})
@@ -75,12 +75,13 @@ def alpha_rows(variant: str, seed: int | None, edges: LayerWeights) -> list[Scor
 def seed_agreement(
     alphas: ArrayLike, *, initial: ArrayLike | None = None, draws: int = DRAWS, seed: int = 0
 ) -> SeedAgreement:
-    """Compute the mean rank correlation between seeds of weights (seeds, readers, sources), with its null.
+    """Compute the mean rank correlation of layer weights `alphas` between seeds, and test it.
 
-    The mean is over pairs of seeds and over rows with at least three sources. If `initial` weights (readers, sources)
+    The weights (seeds, readers, sources) say how much each reader, a layer or the output, takes from each source. The
+    mean is over pairs of seeds and over readers with at least three sources. If `initial` weights (readers, sources)
     are given, the seeds' deviations from them are compared: log(alpha / initial) if all weights are positive, otherwise
-    alpha - initial. The null permutes the sources in the same way in all rows of a seed, because rows are not
-    independent (Mantel 1967).
+    alpha - initial. The null distribution permutes the sources in the same way for all readers of a seed, because
+    readers are not independent (Mantel 1967).
     """
     weights = np.asarray(alphas, dtype=np.float64)
     ranks, readable = _rank(weights if initial is None else _changes(weights, np.asarray(initial, dtype=np.float64)))
@@ -99,11 +100,11 @@ def group_agreement(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> SeedAgreement:
-    """Return the mean weight within groups of layers minus that across groups, with its null.
+    """Compute the mean layer weight within groups of layers minus that across groups, and test it.
 
-    `alphas` are weights (seeds, readers, sources), which are divided by those of a uniform row. `labels` has the group
-    of each layer (None: no group), and the embedding counts as surface. The null shuffles the labels. If
-    `beyond_distance`, the mean over all pairs with the same distance is subtracted first.
+    The weights `alphas` (seeds, readers, sources), as in `seed_agreement`, are first divided by equal weights. `labels`
+    has the group of each layer or None, and the embedding counts as surface. The null distribution shuffles the labels.
+    If `beyond_distance`, the mean over all pairs (reader, source) at the same distance is subtracted first.
     """
     pairs = _preference(np.asarray(alphas, dtype=np.float64).mean(axis=0), beyond_distance)
     signs = np.array([1.0 if label == "surface" else -1.0 if label else 0.0 for label in labels])
@@ -127,7 +128,7 @@ def hypothesized_groups(depth: int) -> tuple[Label | None, ...]:
 def seed_agreement_scores(
     variant: str, alphas: ArrayLike, *, initial: ArrayLike | None = None, draws: int = DRAWS, seed: int = 0
 ) -> list[Score]:
-    """Return the rows of `seed_agreement` and `group_agreement` for one variant, with their nulls.
+    """Return the rows of `seed_agreement` and `group_agreement` for one variant, with their null distributions.
 
     `correlation` compares seeds, and if `initial` is given, also their deviations from it. `contrast` compares groups
     of layers, also with the effect of distance removed. Statistics for which there are too few seeds or layers are
@@ -151,7 +152,7 @@ def seed_agreement_scores(
 
 
 def weights_by_seed(scores: Iterable[Score], variant: str) -> Numbers:
-    """Return the rows of measure `alpha` of a variant as an array (seeds, readers, sources), 0 if there is no edge."""
+    """Return the layer weights of a variant, (seeds, readers, sources), from rows of measure `alpha` (0 if missing)."""
     cells: dict[int, dict[tuple[int | None, int], float]] = {}
     for score in scores:
         if (score.measure, score.variant) == (ALPHA, variant) and score.seed is not None and score.source is not None:
@@ -251,17 +252,17 @@ def _rows(variant: str, condition: str | None, metric: str, agreement: SeedAgree
 
 
 MARGIN = 0.05
-"""Maximum distance from equal weights at which a row counts as uniform."""
+"""Maximum distance from equal weights at which the weights of a layer count as uniform."""
 
 Reader = tuple[int | None, str | None]
 """The columns `layer` and `part` of a reader; both are None for the mean over readers."""
 
 
 def uniformity_distances(weights: ArrayLike) -> Numbers:
-    """Return the distance of each row from equal weights, 1/2 sum_i |alpha_i - 1/n|, rounded to 12 digits.
+    """Return how far each layer's weights are from equal weights, 1/2 sum_i |alpha_i - 1/n|, rounded to 12 digits.
 
-    Weights (..., readers, sources) give distances (..., readers). Reader n has n + 1 sources, or all of them if there
-    are fewer.
+    Weights (..., readers, sources) give distances (..., readers). Reader n, which is layer n or the output, has n + 1
+    sources, or all of them if there are fewer.
 
     >>> uniformity_distances([[1.0, 0.0], [0.9, 0.1]]).round(6).tolist()
     [0.0, 0.4]
@@ -279,8 +280,8 @@ def uniformity_rows(variant: str, alphas: ArrayLike, initial: ArrayLike) -> list
         learned     distance - start, with a two-sided p-value
         entropy     -sum alpha log alpha / log n, which is 1 for equal weights
 
-    `alphas` (seeds, readers, sources) must be positive and sum to one over sources. Intervals are Student's over seeds
-    (none for a single seed), and p-values are Holm-corrected over readers.
+    `alphas` (seeds, readers, sources) must be positive and sum to one over sources. Intervals are Student t intervals
+    over seeds (none for a single seed), and p-values are Holm-corrected over readers.
     """
     weights = np.asarray(alphas, dtype=np.float64)
     first = np.asarray(initial, dtype=np.float64)

@@ -55,11 +55,11 @@ def predictability(stack: Stack, *, seed: int = 0) -> list[Score]:
     The rows of [W_{l-1}, W_{l+1}] predict the same rows of W_l. R2 is 1 - (sum of squared errors) / (sum of squares
     about the training mean). The penalty is selected on training rows.
 
-        in_sample_r2         fitted to all rows with a tiny penalty; the null is p / (n - 1), the R2 of noise
+        in_sample_r2         fitted to all rows with a tiny penalty; the baseline is p / (n - 1), the R2 of noise
         heldout_rows_r2      fitted to four fifths of the rows, evaluated on the rest
         heldout_layers_r2    one map for a group of layers, fitted to layers outside it; needs at least 8 layers
 
-    The nulls of held-out R2 are a randomly initialized model, permuted units (rows) and shuffled layers.
+    The baselines of held-out R2 are a randomly initialized model, permuted rows and shuffled layers.
 
     Raises:
         MeasureError: If no weight matrix has the same shape in all layers, or weights are not finite.
@@ -118,7 +118,7 @@ def _fractions(residuals: Mapping[int, Residual]) -> Fractions:
 
 
 MIN_ROWS = 10
-"""Minimum number of units of a tensor type, because the penalty is selected on a fifth of four fifths of them."""
+"""Minimum number of rows of a weight matrix. The penalty is selected on a fifth of four fifths of the rows."""
 
 MAX_FOLDS = 3
 """Maximum number of groups of adjacent layers to hold out in turn. The sums of each group are kept in memory."""
@@ -136,7 +136,7 @@ _TINY_PENALTY = 1e-6
 class Triples:
     """Triples of successive layers of one tensor type, with the layers in the given `order`.
 
-    `permuted` is the seed of permutations of the units in each layer.
+    If `permuted` is set, it is the seed with which the rows of each layer are permuted.
     """
 
     tensors: StackTensors
@@ -154,7 +154,10 @@ class Triples:
         return min(1.0, 2 * len(self.sample.columns) / (len(self.sample.rows) - 1))
 
     def iterate(self, positions: Iterable[int], rows: int | None = None) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Yield each position with the first `rows` of its predictors (rows, 2 width) and targets (rows, width)."""
+        """Yield each position in `order` with its predictors (rows, 2 width) and targets (rows, width).
+
+        If `rows` is set, only the first `rows` rows are read.
+        """
         cached: dict[int, Tensor] = {}
         for position in positions:
             near = (position - 1, position, position + 1)
@@ -193,7 +196,7 @@ def choose_penalties(triples: Triples) -> dict[int, float]:
 def held_out_row_residuals(
     triples: Triples, shares: Mapping[int, float], positions: Iterable[int]
 ) -> dict[int, Residual]:
-    """Return the residuals at every position on the held-out fifth of the rows, with the median of `shares`."""
+    """Return the residuals on the held-out fifth of the rows at every position. The penalty is median(`shares`)."""
     share = median_low(shares.values())
     residuals = {}
     for position, x, y in triples.iterate(positions):
@@ -234,8 +237,8 @@ _GROUPS = 5
 def predict_layer(stack: Stack, layer: int) -> dict[str, Tensor]:
     """Predict the weights of `layer` from its neighbors by cross-fitting, and return them by parameter name.
 
-    Only tensor types with the same shape in all layers are predicted. Raises `MeasureError` if there are none, or if
-    weights are not finite.
+    Only weights with the same shape in all layers and at least 10 rows are predicted. Raises `MeasureError` if no
+    weight has the same shape in all layers, or if weights are not finite.
     """
     tensors = StackTensors(stack)
     types = find_tensor_types(tensors, "prediction")

@@ -1,7 +1,7 @@
 """Weight tensors of all layers, read in float64, and statistics of them pooled over depth.
 
-A tensor type is a weight with two or more axes, identified by its path inside the layer (`mlp.gate_proj.weight`). A
-unit is a row of such a weight if its last axis is that of the residual stream.
+A tensor type is a weight with two or more axes, identified by its path inside the layer (`mlp.gate_proj.weight`). It is
+reshaped to a matrix: the columns are the coordinates of the residual stream, and the rows are called units.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def compute_gram(tensors: StackTensors, kind: TensorType) -> NDArray[np.float64]
 
 
 def stream_width(types: Sequence[TensorType]) -> int:
-    """Return the width of the residual stream: the most frequent axis length, or the smallest if several are.
+    """Return the width of the residual stream: the most frequent axis length (if tied, the smallest).
 
     >>> stream_width([TensorType("q", (8, 8)), TensorType("k", (2, 8)), TensorType("down", (8, 24))])
     8
@@ -122,7 +122,7 @@ def stream_axis(shape: Sequence[int], width: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitSample:
-    """The units, in random order, and residual-stream coordinates of a tensor type that are read in every layer."""
+    """The `rows` (in random order) and `columns` of a weight, as a matrix (units, `width`), to read in every layer."""
 
     kind: TensorType
     width: int
@@ -131,9 +131,9 @@ class UnitSample:
 
 
 def sample_units(kind: TensorType, width: int, seed: int) -> UnitSample:
-    """Sample units and coordinates of `kind`, given the width of the residual stream.
+    """Sample rows and columns of a weight, seen as a matrix whose rows have the `width` of the residual stream.
 
-    The sample has at most `_MAX_COORDINATES` coordinates, the same fraction of units, and at most `_MAX_UNITS` units.
+    At most `_MAX_COORDINATES` columns are sampled, and the same fraction of the rows, but at most `_MAX_UNITS` rows.
     """
     generator = torch.Generator().manual_seed(seed)
     across = kind.shape[stream_axis(kind.shape, width)]
@@ -144,7 +144,7 @@ def sample_units(kind: TensorType, width: int, seed: int) -> UnitSample:
 
 
 def read_units(tensors: StackTensors, layer: int, sample: UnitSample) -> Tensor:
-    """Return the sampled weights of a layer, (units, coordinates), in float64; raise an error if any is not finite."""
+    """Return the sampled weights of a layer, (rows, columns), in float64. Raise `MeasureError` if any is not finite."""
     stored = to_units(tensors.rows(layer, sample.kind.name, 0, sample.kind.shape[0]), sample.width)
     selected = stored[sample.rows.to(stored.device)]
     if len(sample.columns) < stored.shape[1]:
@@ -156,7 +156,7 @@ def read_units(tensors: StackTensors, layer: int, sample: UnitSample) -> Tensor:
 
 
 def to_units(tensor: Tensor, width: int) -> Tensor:
-    """Reshape `tensor` to (units, width); if no axis has this length, use the last one."""
+    """Reshape `tensor` to a matrix with rows of length `width`, or of its last axis if no axis has this length."""
     axis = stream_axis(tensor.shape, width)
     return tensor.movedim(axis, -1).reshape(-1, tensor.shape[axis])
 
@@ -200,11 +200,11 @@ def part_column(name: str) -> str | None:
 
 
 def pool_ratios(summands: Mapping[str, Summands]) -> dict[str, Bounded]:
-    """Compute the ratio of sums over positions for each tensor type and for `all` types.
+    """Compute the ratio of sums over positions (pairs or triples of layers) for each tensor type and for `all` types.
 
         ratio = sum_l numerator[l] / sum_l denominator[l]
 
-    For `all`, the summands of each type are first divided by its total denominator. Student's intervals are over
+    For `all`, the summands of each type are first divided by its total denominator. Student t intervals are over
     positions with nonzero denominators, for `all` over positions and types.
 
     >>> pool_ratios({"q": (np.array([1.0, 2.0]), np.array([2.0, 4.0]))})["q"]
@@ -236,8 +236,8 @@ def complement_rows(
 ) -> Iterator[Score]:
     """Yield the rows of a metric that is 1 - numerator / denominator.
 
-    Each layer has a row for each tensor type (`part`) and a row for their mean, with the nulls of `all` types. Further
-    rows are pooled over layers and have intervals and `nulls`.
+    Each layer has a row for each tensor type (`part`) and a row for their mean, with the baselines (`nulls`) of
+    `all` types. Further rows are pooled over layers and have intervals and baselines.
     """
     for layer in dict.fromkeys(layer for fractions in by_type.values() for layer in fractions):
         values = {
