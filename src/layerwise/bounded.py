@@ -1,8 +1,8 @@
 """Read untrusted files within limits of memory and time.
 
 A few kilobytes can unpack to gigabytes, overflow the stack (nested brackets) or take hours (a number with a million
-digits). `layerwise.data.plain_yaml` adds YAML. The message of an `UnreadableError` is a clause without a subject (`is a
-pipe, not a file`), to which the caller adds the name of the file.
+digits). `layerwise.data.plain_yaml` reads YAML within such limits. The message of an `UnreadableError` is a clause
+without a subject (`is a pipe, not a file`), to which the caller adds the name of the file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_UNPACK_RATIO = 100
 """Maximum compression ratio: text reaches 10 or 20, a zip bomb 1,000."""
 
 MAX_UNPACKED_SIZE = 2**26
-"""Size in bytes to which any file may unpack, regardless of its compression ratio."""
+"""Every file may unpack to this number of bytes, even if it exceeds `MAX_UNPACK_RATIO`."""
 
 MAX_DIGITS = 4_300
 """Maximum digits of a number: Python's own limit, beyond which parsing takes quadratic time."""
@@ -131,7 +131,7 @@ def check_size(size: int, most: int) -> None:
 def check_archive(path: Path) -> None:
     """Raise `UnreadableError` if a zip archive is damaged or would unpack to too many bytes.
 
-    The sizes in its headers are enough, since `zipfile`, and therefore numpy, reads no more than these.
+    Only the sizes in its headers are added up, since `zipfile`, and therefore numpy, unpacks no more than these.
     """
     import zipfile
 

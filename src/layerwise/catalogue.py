@@ -1,7 +1,7 @@
 """All commands, one per line. Importing one registers it for the command line, YAML files and Python.
 
-The package of a command lists its report pages and the functions that test published statements. `layerwise.save` is
-the function of `layerwise.checkpoint`, which also accepts models in memory.
+The package of a command lists its report pages and the functions that test published statements. In Python,
+`layerwise.save` is not the command but the function of `layerwise.checkpoint`, which also accepts models in memory.
 """
 
 from __future__ import annotations
@@ -44,4 +44,4 @@ PAGES: Mapping[str, str] = {
 FINDINGS: Sequence[str] = [
     f"{study}.{path}" for study in STUDIES for path in getattr(import_module(study), "FINDINGS", ())
 ]
-"""Tuples of functions that test published statements, one tuple per command."""
+"""Where the functions that test published statements are: for each command, a module and the name of a tuple in it."""

@@ -40,7 +40,7 @@ class UnsupportedModelError(ModelError):
 
 
 class DataError(LayerwiseError):
-    """Data that is missing, invalid, or too little."""
+    """Data that is missing, invalid or insufficient."""
 
 
 class RunError(LayerwiseError):

@@ -31,7 +31,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 @dataclass(frozen=True, slots=True)
 class CardTable:
-    """A table of results for the card, and the same `results` for the card's metadata."""
+    """A table in a model card. `results` are the same numbers for the card's metadata."""
 
     title: str
     sentences: tuple[str, ...]
@@ -47,13 +47,13 @@ def card_path(model: Path) -> Path:
 def write_card(
     model: Path, *, name: str, command: str, tables: Sequence[CardTable] = (), origin: Origin | None = None
 ) -> str:
-    """Write the card of a checkpoint, and return its text.
+    """Write the model card of a checkpoint, and return the text of the card.
 
     Args:
         model: The folder or GGUF file.
         name: The heading.
         command: The command that wrote the model.
-        tables: Results to show.
+        tables: Results to show in the card.
         origin: Plan and source models (default: read from the folder).
 
     Raises:
@@ -145,9 +145,9 @@ def is_hub_id(location: str) -> bool:
 
 
 def read_metadata(location: str) -> dict[str, Any]:
-    """Return the inherited metadata of a model's card, with the hub ids of its base models as `base_model`.
+    """Return the metadata that a new model inherits from the card of the model at `location`.
 
-    If the card cannot be read, the metadata is empty.
+    The entry `base_model` has hub ids: that of the model itself or, if the model is not on the hub, those in its card.
     """
     stated = _read_gguf_metadata(location) if is_gguf(location) else _read_card_metadata(location)
     made_of = [location] if is_hub_id(location) else stated.get("base_model") or []

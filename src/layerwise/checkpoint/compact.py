@@ -61,7 +61,7 @@ def written_layers(plan: Plan, compact: bool) -> Plan:
 
 
 def over_stored(plan: Plan) -> Plan:
-    """Renumber `plan` for the layers of `stored_layers`.
+    """Renumber the layers of `plan` by their positions in `stored_layers(plan)`.
 
     >>> over_stored(Plan.parse("0 (4|5)*2 2.mlp"))
     Plan('0 (2|3)*2 1.mlp')

@@ -36,13 +36,14 @@ class Origin:
 
     Attributes:
         plan: The layer plan.
-        models: Models by their names in the plan; the first, `shell`, provides everything but the layers.
+        models: Maps names in the plan to models. The first model, `shell`, provides everything but the layers.
         weights: Weight hashes of the models, if logits were compared.
         parameters: Number of parameters of the new model.
-        gap: Largest difference of a token's logits from the plan's, relative to their norm; None if not compared.
+        gap: Largest relative difference between a token's logits in the saved model and under the plan; None if not
+            compared.
         proof: How the saved model was checked.
         compact: True if each layer is stored once, with the plan.
-        note: Reason for building the model in memory.
+        note: Reason why the model was built in memory instead of copied from file to file.
         head: Name of the model that provides the parts after the layers.
         unwritten: Source tensors that were not written, although they are not part of a skipped layer.
     """
@@ -64,7 +65,7 @@ class Origin:
 
 @dataclass(frozen=True, kw_only=True)
 class Writing:
-    """Options of a save.
+    """Options for saving a model.
 
     Attributes:
         folder: The output folder.

@@ -51,7 +51,7 @@ def save_gguf(
     overwrite: bool = False,
     prove: bool = False,
 ) -> Origin:
-    """Save the GGUF file `source` under `plan` as the GGUF file `target`.
+    """Save the layers of the GGUF file `source` in the order of `plan` as the GGUF file `target`.
 
     The target is written completely or not at all.
 
@@ -59,8 +59,8 @@ def save_gguf(
         source: The GGUF file.
         plan: A sequence of layers, optionally with quantization types (`0-13 Q4_0:14 15-29`).
         target: The output file.
-        folders: Hugging Face folders by their names in the plan (`0-13 b:14-29`). Their layers are quantized to the
-            types of the source's layers. If all layers come from one folder, so does the rest of the model.
+        folders: Maps names in the plan (`b` in `0-13 b:14-29`) to Hugging Face folders, whose layers are quantized to
+            the types of the source's layers. If all layers come from one folder, so does the rest of the model.
         overwrite: Replace another GGUF file.
         prove: Compare the logits with those of the plan, unless `folders` are used.
 

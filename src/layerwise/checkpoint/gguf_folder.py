@@ -1,6 +1,7 @@
-"""Convert layers of Hugging Face folders to GGUF tensors, by inverting transformers' loading.
+"""Convert layers of Hugging Face folders to GGUF tensors, by inverting how transformers loads GGUF files.
 
-Loading a tensor of 0, 1, 2, ... shows where each value is put. The converted tensor is loaded again as a check.
+Loading a tensor with the values 0, 1, 2, ... shows where each value is put. To check a converted tensor, it is loaded
+again.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _SLOT = re.compile(r"blk\.(\d+)\..+")
 def tensors_of_folders(
     file: GGUFFile, planned: PlannedFile, folders: Mapping[str, Path | str], steps: Sequence[Step]
 ) -> dict[str, Rewritten]:
-    """Return the tensors made from `folders`, by their new names.
+    """Map tensor names of the new file to the tensors that are taken from `folders`.
 
     If all layers come from one folder, the tensors outside the layers do too. Raises `UnsupportedModelError` if the
     parameters differ from those of the file, and `CheckpointError` if the package gguf is missing.

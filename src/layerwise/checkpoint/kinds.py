@@ -89,7 +89,7 @@ def difference(wanted: Sequence[Kind], kinds: Sequence[Kind]) -> str | None:
 
 
 def planned_config(model: Any, path: str, order: Sequence[int]) -> tuple[Any, list[Kind], frozenset[tuple[str, str]]]:
-    """Return the configuration for the layers in `order`, the kind of each, and the attributes that depend on position.
+    """Return the configuration for the layers in `order`, their kinds, and the attributes that depend on position.
 
     Settings that define the kind of a layer by its number are changed if necessary: one group of related settings
     (`attn_layer_period`, `attn_layer_offset`) after the other, then all together. If several values fit equally well,
@@ -167,7 +167,7 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class Expectation:
-    """The class of a model in transformers, with its `own` configuration and the `config` under a plan."""
+    """The transformers class of a model (`kind`), its `own` configuration, and its `config` under a plan."""
 
     kind: Any
     own: Any

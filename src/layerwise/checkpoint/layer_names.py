@@ -1,6 +1,6 @@
 """Map tensor names to layers, and rewrite settings that refer to layers by name or number.
 
-The first number in a tensor name is its layer, and later ones are experts.
+The first number in a tensor name is its layer, and later numbers are experts.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LayerNames:
 
 
 def layer_groups(names: Iterable[str]) -> dict[str, int]:
-    """Return each prefix whose names are numbered from 0 without gaps, with the number of layers.
+    """Map each prefix whose layers are numbered from 0 without gaps to the number of layers.
 
     >>> layer_groups(["h.0.w", "h.1.w", "h.1.experts.0.w", "blocks.3.w"])
     {'h.': 2}

@@ -55,8 +55,8 @@ def _explain_missing_inputs(model: nn.Module) -> str:
 def prove(stack: Stack, plan: Plan, draft: Path, inputs: Mapping[str, Tensor], *, compact: bool) -> float:
     """Load the saved model and compare its logits with those of the plan. Returns the largest relative difference.
 
-    The saved code and the number of parameters are compared, too. Half precision is compared in float32. Raises
-    `UnsupportedModelError` if they differ.
+    If `compact`, saved code is checked as well. Models in half precision are compared in float32. Raises
+    `UnsupportedModelError` if the logits or the numbers of parameters differ.
     """
     kind = type(stack.model).__name__
     stored = written_layers(plan, compact)

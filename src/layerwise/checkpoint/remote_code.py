@@ -48,7 +48,7 @@ def add_own_code(draft: Path, kind: Any) -> None:
 def plan_record(
     kind: Any, config: Any, path: str, plan: Plan, halves: Sequence[Mapping[Sublayer, str]]
 ) -> dict[str, Any]:
-    """Return the entries that `planned.py` reads. `halves` are the paths of the sublayers of each stored layer."""
+    """Return the record of a plan that `planned.py` reads. `halves` has the sublayer paths of each stored layer."""
     model = on_meta(kind, config)
     blocks = list(block_list(model, path))
     order = plan.order()

@@ -39,19 +39,19 @@ def save(
     """Save `model` under `plan` as a Hugging Face model in `folder`, which is written completely or not at all.
 
     The tensors of a model given by name are copied from file to file, unless it must be built in memory (see
-    `Origin.note`). A GGUF file is dequantized and saved as a folder. If `folder` is a GGUF file, it is copied to it
-    instead, optionally with layers of Hugging Face folders: `save({"a": "model.gguf", "b": "healed"}, "b:0-27",
-    "healed.gguf")`. In this case, only the options `overwrite` and `prove` apply.
+    `Origin.note`). A GGUF file is dequantized and saved as a folder. If the output is a GGUF file as well, tensors are
+    copied without dequantizing, optionally with layers of Hugging Face folders: `save({"a": "model.gguf", "b":
+    "healed"}, "b:0-27", "healed.gguf")`. For GGUF output, only the options `overwrite` and `prove` apply.
 
     Args:
-        model: A Stack, a folder, a hub id, or several by their names in the plan; the first provides everything but the
-            layers.
+        model: A Stack, a folder or a hub id. For several models, a mapping from their names in the plan to folders and
+            hub ids; the first model provides everything but the layers.
         plan: The layer plan; groups and sublayers require `compact`.
         folder: The output folder or GGUF file.
         inputs: Batch to compare logits on (default: a small seeded one).
         overwrite: Replace an existing model.
-        prove: Compare the logits with those of the plan. By default only below 2 GB; for larger models, names and
-            shapes are compared with what transformers expects. A Stack is always compared.
+        prove: Compare the logits with those of the plan. By default, this is done below 2 GB; for larger models, tensor
+            names and shapes are compared with what transformers expects. The logits of a Stack are always compared.
         compact: Store each layer once, together with the plan. `layerwise.load(folder)` then runs the plan.
         remote_code: Add code that runs the plan, or layerwise's own models, in transformers without layerwise.
         max_shard_size: Maximum size of a shard in bytes.

@@ -44,8 +44,8 @@ _PARTS = {
 class VisitConfig:
     """The prefix and depth of the stored layers, and the `text` of `config.json` under the plan.
 
-    `index_coded` lists settings that may define the kind of a layer by its number. `listed` is true if kinds are
-    listed.
+    `index_coded` lists settings that may define the kind of a layer by its number. `listed` is true if a setting lists
+    one value per layer.
     """
 
     prefix: str
@@ -60,9 +60,9 @@ def visit_config(
 ) -> VisitConfig:
     """Find the layers among the `groups` of tensor names, and return the configuration with the layers in `order`.
 
-    If `order` exceeds the depth, the configuration is unchanged, since the plan is rejected later. Raises
-    `UnresolvedNamesError` if transformers has no configuration class for the model, or if several groups could be the
-    layers.
+    If `order` has a layer that does not exist, the order of layers is unchanged, since the plan is rejected later.
+    Raises `UnresolvedNamesError` if transformers has no configuration class for the model, or if several groups could
+    be the layers.
     """
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -101,7 +101,7 @@ def visit_config(
 def rebuild_config(config: Any, kind: Any, order: Sequence[int], depth: int) -> Any:
     """Rebuild `config`, whose layers are already in `order`, as class `kind`, as if it were read from a file.
 
-    A backbone returns the outputs of the same layers as before, after the last evaluation of each.
+    A backbone still returns the outputs of the same layers, each after the last evaluation of the layer.
     """
     settings = config.to_dict()
     kept = {key: settings[key] for key in settings.keys() - STAGES}

@@ -48,9 +48,9 @@ _OUTPUTS = (
 def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "", names: Iterable[str] = ()) -> Origin:
     """Save `stack` under `plan` as a Hugging Face model, and check that it loads to the same logits.
 
-    `note` is recorded, and so are the tensors in `names` that the model's class ignores. Raises `PlanError` for groups
-    or sublayers, `UnsupportedModelError` if transformers cannot express the plan, and `CheckpointError` if the folder
-    exists.
+    The record of the model has the `note`, and the tensors in `names` that the model's class ignores. Raises
+    `PlanError` for groups or sublayers, `UnsupportedModelError` if transformers cannot express the plan, and
+    `CheckpointError` if the folder exists.
     """
     stack.check(plan)
     compact, remote_code = writing.compact, writing.remote_code

@@ -57,8 +57,8 @@ class LabeledBatch:
     """A batch of items with one label each, such as images.
 
     `inputs` are the keyword arguments of `forward`. `targets` are int64 labels (batch,), or, for sentences, the
-    embeddings (batch, width) of the original model. `windows` names the items. If there is a `metric`, it replaces the
-    loss and is called with the model's output and the tensors `given`.
+    embeddings (batch, width) of the original model. The entries of `windows` name the items. If there is a `metric`, it
+    replaces the loss and is called with the model's output and the tensors `given`.
     """
 
     inputs: dict[str, Tensor]
@@ -90,8 +90,8 @@ def make_batches(
 ) -> tuple[Batch, ...]:
     """Group windows into batches of at most `tokens_per_batch` tokens, including padding, the longest first.
 
-    A window longer than that is a batch by itself. In masked windows, `mask_id` replaces the masked tokens, which are
-    the targets. Raises `DataError` if there are no windows, if the batch size is below 1, or if a window is masked and
+    A longer window is a batch by itself. In masked windows, `mask_id` replaces the masked tokens, which are the
+    targets. Raises `DataError` if there are no windows, if the batch size is below 1, or if a window is masked and
     `mask_id` is None.
     """
     if not windows:
@@ -152,8 +152,8 @@ def regroup_batches(
 ) -> tuple[AnyBatch, ...]:
     """Rebuild batches with only the given `windows`, keeping their targets and masks.
 
-    Token windows form new batches, at most as large as the largest existing one. If `truncated` maps a window to
-    another one, that one replaces it. Labeled items stay in their batches. Raises `DataError` if no window remains.
+    Token windows form new batches, at most as large as the largest existing one. If `truncated` maps a window to a
+    shorter one, the shorter one is used. Labeled items stay in their batches. Raises `DataError` if no window remains.
     """
     selected = frozenset(windows)
     rows: dict[Window, Row] = {}

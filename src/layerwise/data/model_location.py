@@ -9,7 +9,7 @@ from layerwise.bounded import kind_of, named
 from layerwise.errors import CheckpointError, ModelError
 
 EMBEDDED = {"demo": "models/demo", "demo-vit": "models/demo_vit"}
-"""Bundled models by name."""
+"""Maps the names of bundled models to their folders."""
 
 SUFFIX = ".gguf"
 

@@ -76,9 +76,9 @@ class Splits:
 def split_stratified(labels: Sequence[Hashable], shares: Sequence[float], seed: int) -> tuple[tuple[int, ...], ...]:
     """Split the indices of `labels` into one part per share, stratified by label.
 
-    Of n indices with one label, part k > 0 gets max(1, floor(shares[k] * n)), and the first part gets the rest. They
-    are drawn from `seed` and the label, so adding a class does not change how others are split. Indices are ascending
-    within a part. Raises `DataError` if a label has fewer indices than there are parts.
+    Of n indices with one label, part k > 0 gets max(1, floor(shares[k] * n)), and the first part gets the rest. The
+    draw of a label depends only on `seed` and the label, so adding a class does not change how others are split.
+    Indices are ascending within a part. Raises `DataError` if a label has fewer indices than there are parts.
 
     >>> split_stratified("aaaaabbbbb", (0.6, 0.2, 0.2), seed=0)
     ((0, 2, 4, 6, 7, 8), (3, 9), (1, 5))

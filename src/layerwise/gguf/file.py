@@ -303,7 +303,7 @@ def _locate_tensors(headers: list[GGUFTensor], cursor: _Cursor, alignment: int) 
 
 
 def short_header(file: GGUFFile) -> bytes:
-    """Return a small GGUF file with the short metadata and all tensor names, whose tensors are the same bytes."""
+    """Return a small GGUF file with the short metadata and all tensor names. All tensors share four zero bytes."""
     kept = [entry for entry in file.entries.values() if entry.value is not None]
     names = [name.encode() for name in file.tensors]
     head = MAGIC + struct.pack("<IQQ", file.version, len(names), len(kept))

@@ -19,7 +19,7 @@ from layerwise.gguf.file import ARRAY, CONVERT_AGAIN, MAX_NAME, SCALARS, STRING,
 _BLOCK = re.compile(r"blk\.(\d{1,6})\.(.+)", re.ASCII)
 
 COUNT, PREDICTING = "block_count", "nextn_predict_layers"
-"""Settings with the number of layers, and the number of the last ones that are for multi-token prediction."""
+"""Settings with the number of layers, and with how many of the last layers are for multi-token prediction."""
 
 # Lists that are unrelated to layers, regardless of their length.
 _NOT_PER_LAYER = re.compile(r"rope\.|classifier\.|_token_ids?$")
@@ -46,7 +46,7 @@ KINDS: Mapping[str, Callable[[int, int], object]] = {
     "rescale_every_n_layers": lambda layer, period: layer // period,
     "n_deepstack_layers": lambda layer, count: layer + 1 if layer < count else 0,
 }
-"""Settings that define the kinds of layers by one number (0: disabled), as functions of layer and number."""
+"""Settings that define layer kinds by one number (0: disabled), with functions from layer and number to kind."""
 
 PERIODS: Mapping[str, int] = {
     "afmoe": 4,
@@ -98,7 +98,7 @@ BY_DEPTH: Mapping[str, Callable[[int], object]] = {
     "minicpm3": lambda depth: depth,
     "mistral4": lambda depth: depth in (26, 27, 48),
 }
-"""Architectures that llama.cpp computes differently by number of layers, with the variant for each number."""
+"""Architectures whose computation in llama.cpp depends on the number of layers, which is mapped to a variant."""
 
 BOUND: Mapping[str, str] = {
     "arwkv7": "all of its layers read what the first one computed",
@@ -112,7 +112,7 @@ BOUND: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A GGUF file with the layers of a plan: tensors in order, by new name, and `changed` metadata as bytes."""
+    """A GGUF file with the layers of a plan: (new name, tensor) pairs, and the `changed` metadata as bytes."""
 
     tensors: tuple[tuple[str, GGUFTensor], ...]
     changed: Mapping[str, bytes]

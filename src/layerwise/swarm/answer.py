@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from layerwise.errors import SwarmError
 
 Basis: TypeAlias = Literal["complete", "measured", "unknown"]
-"""Basis of an expected cost: no layer is missing, exactly this set of missing layers was measured, or neither."""
+"""Basis of an expected cost: `complete` (no layer is missing), `measured` (in a sweep), or `unknown`."""
 
 Finish: TypeAlias = Literal["stop", "length"]
 """Why an answer ended: `stop` at an end token or stop text, `length` at the maximum number of tokens."""
@@ -37,9 +37,9 @@ UNKNOWN = ExpectedCost(None, None, None, "unknown")
 class TokenSpan:
     """Tokens `start` to `stop - 1` of an answer, all generated with the same plan and the same missing layers.
 
-    `plan` is the plan that ran, and `missing` lists the layers of the requested plan that it lacks, at the cost
-    `expected`. `earlier` lists layers that were missing for earlier tokens. `doubted` lists nodes that were later found
-    to return wrong results.
+    `plan` is the plan that ran. `missing` lists the layers of the requested plan that did not run, and `expected` is
+    the cost of their absence. `earlier` lists layers that were missing for earlier tokens. `doubted` lists nodes that
+    were later found to return wrong results.
     """
 
     start: int
@@ -103,7 +103,7 @@ class Answer:
 
     @property
     def expected(self) -> ExpectedCost:
-        """The highest expected cost of any span, or an unknown cost if that of any span is unknown."""
+        """The highest expected cost among the spans. It is unknown if the cost of any span is unknown."""
         return max((span.expected for span in self.spans), key=lambda each: (each.basis == "unknown", each.nats or 0.0))
 
 

@@ -1,7 +1,8 @@
 """Calls to nodes, with batching, deadlines, health checks, and validation of the replies.
 
 A node runs one call at a time; calls that arrive in the meantime form the next batch. If a node misses its deadline,
-the request may move to another node, and a health check is sent. The call is abandoned if the health check ends first.
+the request may move to another node, and a health check is sent. If the health check ends before the call, the call is
+abandoned.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class _Queued:
 
 
 class NodeClient:
-    """Sends calls to all nodes. Health checks run `sample`, a small forward pass through all layers."""
+    """Sends calls to all nodes. A health check runs `sample`, a small forward pass, through the layers of a node."""
 
     def __init__(self, transport: Transport, members: NodeRecords, settings: SwarmSettings, sample: Capture) -> None:
         self.transport = transport

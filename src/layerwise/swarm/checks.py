@@ -29,7 +29,7 @@ ROUTER = ""
 """Name of the checker if the router runs its own copy of the layers."""
 
 CHECK_EVERY = 8
-"""The first pass of one in this many requests of a node is compared, starting with its first request."""
+"""One in this many requests of a node is checked: the result of its first pass is compared with another node's."""
 
 
 class RestartNeededError(Exception):
@@ -50,7 +50,7 @@ class SpotChecks:
     async def find_wrong_nodes(self, request: SwarmRequest, node: str, call: RunLayers, reply: Reply) -> frozenset[str]:
         """Return the nodes whose result of `call` is wrong.
 
-        Raises `RestartNeededError` if all tokens must be recomputed to find them.
+        Raises `RestartNeededError` if all tokens must be recomputed to find these nodes.
         """
         call = replace(call, number=reply.number)
         if call.given.index:

@@ -64,7 +64,7 @@ def prepare_generation(stack: Stack, ids: Tensor, options: dict[str, Any]) -> Ge
 
 @dataclass
 class CachedDecoding:
-    """Captures the layer calls of each decoding step. The nodes keep the keys and values."""
+    """Records the calls of the layers in each decoding step. The nodes keep the keys and values."""
 
     stack: Stack
     ready: GenerationInputs
@@ -193,7 +193,8 @@ class _PendingPass:
 class BatchedHead:
     """Runs the final norm and the head of the model on the hidden states of several requests at once.
 
-    The first batch is also computed request by request. Batches are used only if both results are equal up to rounding.
+    The first batch is also computed request by request. If the results differ by more than rounding, requests are never
+    batched.
     """
 
     def __init__(self, stack: Stack) -> None:
@@ -272,7 +273,7 @@ def check_servable(stack: Stack, plan: Plan, settings: SwarmSettings) -> Servabl
     """Check that the layers of a model can run on nodes, before any node starts.
 
     Raises:
-        UnsupportedModelError: If they cannot.
+        UnsupportedModelError: If the layers cannot run on nodes.
         SwarmError: If the plan has too few layers to ever meet the quorum.
     """
     layers = find_layers(plan)

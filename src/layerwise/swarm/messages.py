@@ -76,8 +76,8 @@ class Pass:
 class RunLayers:
     """Run the layer evaluations `visits` in order on the hidden state in `given`.
 
-    Their caches must contain all earlier passes and nothing else. `number` grows with every call, so that nodes can
-    detect repeated and outdated ones.
+    The caches of these layers must contain all earlier passes and nothing else. `number` grows with every call, so that
+    nodes can detect repeated and outdated ones.
     """
 
     request: str

@@ -17,7 +17,7 @@ MAX_SAMPLES = 200
 MIN_SAMPLES = 20
 
 UNKNOWN_FACTOR = 4.0
-"""A node with few calls gets at most this many times the deadline of the other nodes."""
+"""Maximum deadline of a node with few calls, relative to the deadline of the other nodes."""
 
 DEADLINE_FACTOR = 2.0
 """Deadline relative to the 99th percentile of a node's latencies."""
@@ -29,7 +29,7 @@ MAX_FIRST_DEADLINES = 3.0
 """Maximum deadline, relative to the deadline of a first call (10 s by default, so 30 s)."""
 
 FIRST_PER_WORK = 0.02
-"""Seconds added to the deadline of a first call for each layer evaluation of one token."""
+"""Seconds per token and layer evaluation that are added to the deadline of a first call."""
 
 
 def _recent() -> deque[float]:
@@ -44,10 +44,10 @@ def _quantile(seconds: Collection[float], share: float) -> float:
 class Latencies:
     """Latencies of one node's calls, and the deadlines derived from them, in seconds.
 
-    Before there are enough calls, the deadline is `first` plus time for the work. It is never below `floor`. Calls are
-    grouped by work (layer evaluations x tokens x sequences) in powers of four. Latency is assumed to grow with the
-    work, at most in proportion, so a group with few calls is bounded by its neighbors. If a node becomes slow, its
-    deadline grows up to a fixed limit.
+    As long as there are few calls, the deadline is `first` plus time for the work. No deadline is below `floor`. Calls
+    are grouped by work (layer evaluations x tokens x sequences) in powers of four. Latency is assumed to grow with the
+    work, at most in proportion. A group with few calls is therefore bounded by the groups with less and more work. If a
+    node becomes slow, its deadline grows up to a fixed limit.
     """
 
     first: float = 10.0
@@ -66,7 +66,7 @@ class Latencies:
     def deadline(self, work: int = 1, others: Latencies | None = None) -> float:
         """Return the seconds after which an unanswered call with this much `work` is late.
 
-        A node with few calls gets at most `UNKNOWN_FACTOR` times the deadline of the `others`.
+        The deadline of a node with few calls is at most `UNKNOWN_FACTOR` times that of the `others`.
         """
         own = self._estimate_quantile(0.99, work)
         usual = None if others is None else others._estimate_quantile(0.99, work)

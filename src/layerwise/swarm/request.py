@@ -77,7 +77,7 @@ def find_route(
 
 @dataclass(frozen=True, slots=True)
 class LivePlan:
-    """The plan that runs instead of `requested` while layers are missing. Evaluations keep their cache slots."""
+    """The plan that runs instead of `requested` while layers are missing. Layer evaluations keep their cache slots."""
 
     requested: Plan
     running: Plan
@@ -162,10 +162,10 @@ def _raise_no_recapture() -> Capture:
 class SwarmRequest:
     """A running request. Nodes identify it by its unique `key`.
 
-    `recapture` captures one forward pass over all tokens so far, and `index` counts the passes since then. `contacted`
-    holds the nodes that received a message. `used` maps each node whose results were used to the first token that used
-    them, and `doubted` each node that returned wrong results to the first token affected. `checkers` maps a segment to
-    the node that also computes it. `written` holds the plan of each pass.
+    `recapture` prepares a forward pass over all tokens so far, and `index` counts the passes since then. `contacted`
+    holds the nodes that received a message. `used` maps nodes to the first token for which their results were used, and
+    `doubted` maps nodes with wrong results to the first token affected. `checkers` maps a segment to the node that also
+    computes it. `written` holds the plan of each pass.
     """
 
     request: str
@@ -201,7 +201,7 @@ class SwarmRequest:
         return tuple(dict.fromkeys(layer.number for layer in self.layers))
 
     def restart(self) -> Capture:
-        """Capture one pass over all tokens so far, which makes nodes clear their caches."""
+        """Prepare a forward pass over all tokens so far, which makes nodes clear their caches."""
         self.index, self.segments, self.must_restart = 0, (), False
         self.checkers.clear()
         return self.recapture()

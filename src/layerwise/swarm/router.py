@@ -34,8 +34,8 @@ MAX_FAILURES = 3
 class Router:
     """Runs forward passes on nodes.
 
-    `estimate_cost` returns the cost of missing layers. If two nodes return different results, `referee` decides who is
-    right.
+    `estimate_cost` returns the cost of missing layers. If two nodes return different results, `referee` computes which
+    one is right.
     """
 
     def __init__(

@@ -109,7 +109,7 @@ class SwarmSettings:
             raise SwarmError(f"spot_share must be between 0 and 1, got {self.spot_share!r}.")
 
     def resolve_quorum(self, depth: int) -> Quorum:
-        """Return the quorum for a plan with `depth` layers. Raises `SwarmError` if that is too few to ever meet it."""
+        """Return the quorum for a plan with `depth` layers. Raises `SwarmError` if such a plan can never meet it."""
         quorum = self.quorum or Quorum(layers=ceil(depth / 2))
         if quorum.layers is not None and quorum.layers > depth:
             raise SwarmError(f"quorum must be at most the {depth} layers of the plan, got {quorum}.")

@@ -72,8 +72,8 @@ MAX_MESSAGE_BYTES = 2**27
 class Supply:
     """Places `replicas` copies of every layer of `plan` on different nodes and sends their weights.
 
-    If the plan uses no layers of the other models in `Stack.with_sources`, each node also gets those with the same
-    numbers.
+    If the plan uses no layers of the other models in `Stack.with_sources`, each node also gets the layers of these
+    models with the same numbers, as replacements.
     """
 
     def __init__(self, stack: Stack, plan: Plan, nodes: Sequence[str], replicas: int = 2) -> None:

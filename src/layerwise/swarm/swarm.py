@@ -351,7 +351,7 @@ class Swarm:
     # -- monitoring -----------------------------------------------------------------------------------------------
 
     async def ready(self) -> tuple[bool, str]:
-        """Return whether the swarm can generate a token (or run one pass), with the reason."""
+        """Return True if the swarm can generate a token (or run one pass), and the reason for the answer."""
         if self._token_at is not None and self._now() - self._token_at < READY_SECONDS:
             return True, "a token was generated in the last few seconds"
         try:

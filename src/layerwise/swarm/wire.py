@@ -24,9 +24,9 @@ from layerwise.swarm.messages import Array, Pass
 
 
 def tolerance(width: int, visits: int, eps: float) -> float:
-    """Return the largest relative difference between two outputs that rounding can explain, at most 0.05.
+    """Return the largest relative difference between two outputs that counts as rounding, at most 0.05.
 
-    It is 16 times the tolerance of `layerwise.stack.rounding`, since caches and devices may differ.
+    The result is 16 times the tolerance of `layerwise.stack.rounding`, since caches and devices may differ.
     """
     return min(0.05, 16 * 4 * eps * sqrt(width * max(1, visits)))
 
@@ -85,7 +85,7 @@ def _dtype(name: str) -> torch.dtype:
 
 
 def encode(captured: Capture, layers: Iterable[int], index: int = 0, state: Array | None = None) -> Pass:
-    """Encode the calls of `layers` in forward pass `index` with the input `state` (default: the captured one).
+    """Encode the calls of `layers` in forward pass `index`. Their input is `state` (default: the state in `captured`).
 
     Raises `SwarmError` for arguments other than tensors and plain data.
     """
@@ -131,7 +131,7 @@ def encode(captured: Capture, layers: Iterable[int], index: int = 0, state: Arra
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """A decoded call of a block. Keys are positions or keywords of arguments; `caches` also has cache classes."""
+    """A decoded call of a block. `state` and `caches` give the positions or keywords of the hidden state and caches."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from layerwise.data.splits import Splits
 
 DEMO_TEXTS, DEMO_QUESTIONS = 300, 300
-"""Training excerpts of the standard library, and training questions per skill, of the demo model."""
+"""Numbers of excerpts, and of questions per skill, on which the demo model was trained."""
 
 
 def demo_corpus(
@@ -51,7 +51,7 @@ def demo_corpus(
 
 
 def build_demo_splits(tokenizer: PreTrainedTokenizerBase, seed: int = 0, *, length: int = 256) -> Splits:
-    """Build splits: 90% of the demo corpus's training documents, the other 10%, and `demo_corpus()` for testing."""
+    """Build splits from the demo corpus. A tenth of its training documents are the validation split."""
     seen = demo_corpus("train", texts=DEMO_TEXTS, questions=DEMO_QUESTIONS, seed=seed)
     train, validation = divide_corpus(seen, (0.9, 0.1), seed)
     parts = {"train": train, "validation": validation, "test": demo_corpus().documents}

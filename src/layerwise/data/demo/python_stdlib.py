@@ -44,7 +44,7 @@ class PythonText:
 
 
 def assign_split(module: str) -> str:
-    """Return `train` or `heldout` by the hash of the module's family.
+    """Return `train` or `heldout`, depending on the hash of the module's family.
 
     >>> assign_split("email.message") == assign_split("email")
     True

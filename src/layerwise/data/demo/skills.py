@@ -35,7 +35,7 @@ class Example:
 
 
 def assign_split(prompt: str) -> str:
-    """Return `train` or `heldout` by the hash of the prompt.
+    """Return `train` or `heldout`, depending on the hash of the prompt.
 
     >>> assign_split("calc 17+5-3 =")
     'train'

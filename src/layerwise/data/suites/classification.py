@@ -37,7 +37,7 @@ class LabeledText(NamedTuple):
 class ClassificationTask:
     """One benchmark task for fine-tuning.
 
-    `measure` and `name` identify its rows (`glue`, `cola`). `labels` is empty for a regression. `metric` selects the
+    `measure` and `name` identify its results (`glue`, `cola`). `labels` is empty for a regression. `metric` selects the
     epoch and is reported: `mcc`, `accuracy` or `f1` of label 1, or `pearson` or `spearman` for a regression. Metrics in
     `also` are only reported. `source` describes the files. Raises `DataError` if a set is empty.
     """
@@ -112,8 +112,8 @@ def split_selection(
 ) -> tuple[tuple[LabeledText, ...], ...]:
     """Split the examples of one file into training and selection examples.
 
-    The fraction `SELECTION` of each label, or of all examples unless `by_label` (for a regression), is drawn from
-    `seed`. Texts drawn for selection are removed from training, including duplicates.
+    The fraction `SELECTION` of the examples of each label is drawn with `seed`. If not `by_label` (for a regression),
+    labels are ignored. Texts drawn for selection are removed from training, including duplicates.
 
     >>> rows = [LabeledText(str(number), None, number % 2) for number in range(20)]
     >>> train, selection = split_selection(rows, seed=0)

@@ -6,7 +6,7 @@
 
 A task `control FEATURE` trains and tests one feature. A task `ambiguous LINGUISTIC_SURFACE` trains on examples whose
 label follows from either feature, and tests on examples where the features disagree. Matthews' correlation is +1 if the
-model uses the linguistic feature, and -1 if it uses the surface feature. Test sets use other words.
+model uses the linguistic feature, and -1 if it uses the surface feature. Test sets use other words than training sets.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PARADIGMS: Mapping[str, tuple[MinimalPair, ...]] = MappingProxyType(
 
 
 def generate_pairs(count: int = PAIRS) -> PairSet:
-    """Load the suite `pairs`: the first `count` pairs of each paradigm.
+    """Return the bundled suite `pairs`, which was generated: the first `count` pairs of each paradigm.
 
     >>> generate_pairs(1).pairs[0].good
     'The instances must read every type of the string.'
@@ -54,7 +54,7 @@ def generate_pairs(count: int = PAIRS) -> PairSet:
 
 @cache
 def generate_mixed_signals() -> Mapping[str, ClassificationTask]:
-    """Load the tasks of the suite `msgs-ours` by name.
+    """Return the bundled suite `msgs-ours`, which was generated, as a mapping from task names to tasks.
 
     >>> generate_mixed_signals()["ambiguous main_verb_length"].labels
     ('no', 'yes')

@@ -4,8 +4,8 @@
     the hub   TASK/train-00000-of-00001.parquet and TASK/validation-00000-of-00001.parquet, also as train.parquet or
               train/0000.parquet
 
-Test files are skipped because their labels are secret; a tenth of the training file is used for selection. BabyLM's
-files have only examples of frequent words, so their scores are not comparable with published GLUE scores.
+Test files are skipped because their labels are secret. A tenth of the training file is used to select the best epoch.
+BabyLM's files have only examples of frequent words, so their scores are not comparable with published GLUE scores.
 """
 
 from __future__ import annotations

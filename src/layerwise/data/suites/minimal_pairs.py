@@ -1,7 +1,7 @@
 """Minimal pairs from local files: two texts that differ in one property, one of them acceptable.
 
     blimp        `sentence_good`, `sentence_bad`, `field`, `linguistics_term`, `UID`, every UID one of BLiMP's 67
-    supplement   `sentence_good`, `sentence_bad`; the five files that accompany BLiMP, named by the file
+    supplement   `sentence_good`, `sentence_bad`; the five files that accompany BLiMP, each of which is one paradigm
     ewok         two contexts and two targets (`Context1`, `Context2`, `Target1`, `Target2`, `Domain`): each target is
                  scored under both contexts
 
@@ -71,7 +71,7 @@ class MinimalPair:
 
 @dataclass(frozen=True)
 class PairSet:
-    """Minimal pairs of a `suite`, which names their scores. `origin` describes in words which pairs were selected."""
+    """Minimal pairs, whose scores are stored under the name `suite`. `origin` describes which pairs were selected."""
 
     suite: str
     origin: str

@@ -5,7 +5,7 @@
 
 `FOLDER/NAME.train.jsonl` and `.gz` files are read too; files without MSGS's labels are skipped. An ambiguous task is
 trained on rows of condition "training", where both labels agree, and reported on rows of condition "test", where they
-differ; its label is the linguistic one. A tenth of the training rows is used for selection.
+differ. The label to predict is the linguistic one. A tenth of the training rows is used to select the best epoch.
 """
 
 from __future__ import annotations

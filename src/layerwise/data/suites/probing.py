@@ -75,7 +75,8 @@ def generate_probed_text(
 ) -> ProbedText:
     """Build the probed sentences and their features.
 
-    `seed` draws the probed words. `frequency` returns the frequency of a word; without it, that feature is omitted.
+    `seed` draws the probed words. `frequency` returns the frequency of a word. If it is None, the feature `frequency`
+    is omitted.
 
     >>> text = generate_probed_text()
     >>> [feature.name for feature in text.features if feature.side == "linguistic"]

@@ -91,15 +91,16 @@ def read_corpus(path: str | Path, *, task: str = "text") -> Corpus:
     """Read the documents of a text file, a directory or a hub dataset.
 
     A text file is one document, unless it has lines that read `<|endoftext|>`, or WikiText's title lines (` = Title =
-    `). A `.jsonl` file has one document per line, a `.parquet` file one per row. A BabyLM file is cut into chunks, and
-    its name, such as `childes`, is their task. Directories are read recursively, in the order of paths.
+    `). A `.jsonl` file has one document per line, a `.parquet` file one per row. A BabyLM file is cut into chunks,
+    whose task is the name of the file, such as `childes`. Directories are read recursively, in the order of paths.
 
     Args:
         path: A file, a directory, or a dataset name `hf:...`.
-        task: Task of documents that have none.
+        task: Name of the task (group of documents), if a document has none.
 
     Returns:
-        The corpus. Ids are paths relative to `path`, followed by `#n` (`:line` in a `.jsonl`) in files with several.
+        The corpus. The id of a document is its path relative to `path`. If a file has several documents, `#n` follows,
+        or `:line` in a `.jsonl` file.
 
     Raises:
         DataError: If the path is missing, a file is empty, binary, truncated or unreadable, or a directory has no text

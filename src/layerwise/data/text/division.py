@@ -1,7 +1,7 @@
 """Division of documents into training, validation and test splits.
 
 Documents with the same text are in the same split. If a share of the training text is held out, documents with more
-than a twentieth of it are first cut into chunks.
+than a twentieth of the text are first cut into chunks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHARES = (0.8, 0.1, 0.1)
 """Fractions of documents for training, validation and testing."""
 
 LARGE = 0.05
-"""Documents with more than this fraction of the text, half of the held-out fraction, are cut into chunks."""
+"""Documents with more than this fraction of the text (half of what is held out) are cut into chunks."""
 
 _SHARED = ""
 
@@ -89,7 +89,7 @@ def split_documents(corpus: Corpus) -> Corpus:
 def divide_corpus(corpus: Corpus, shares: Sequence[float], seed: int) -> list[Documents]:
     """Divide documents into one part per share, drawn from `seed` and stratified by task. Equal texts stay together.
 
-    If a text has fewer chunks than there are parts, they go to the first part, provided that enough others remain.
+    If a text has fewer chunks than there are parts, they go to the first part, provided that enough documents remain.
     Raises `DataError` if there are fewer distinct documents than parts.
     """
     same: dict[str, list[Document]] = defaultdict(list)

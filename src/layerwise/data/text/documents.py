@@ -21,7 +21,7 @@ MIN_WORDS = 20
 """Minimum number of words in a chunk of any text."""
 
 MIN_CHUNKS = 50
-"""A text with enough words is cut into at least this many chunks, so that a tenth of them is several."""
+"""A text with enough words is cut into at least this many chunks, so that a tenth of the text has several chunks."""
 
 _HEADING = re.compile(r"^(?:(?:= ?)+[^=\s][^\n]*=|\*{3}[^*\n]+\*{3})[ \t]*$", re.MULTILINE)
 _EMPTY_LINE = re.compile(r"(?<=\n)(?:[^\S\n]*\n)+")

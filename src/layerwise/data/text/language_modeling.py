@@ -58,8 +58,8 @@ class PackedWindows(Examples):
 def pack_windows(windows: Sequence[Window], length: int, seed: int = 0, start: int | None = None) -> PackedWindows:
     """Pack windows into rows of at most `length` tokens.
 
-    `start` is the start token of all windows, if there is one; when a window is split, it is repeated. Windows of equal
-    length are packed in an order drawn from `seed`.
+    `start` is the start token of all windows, if there is one. If a window is split, the start token is repeated.
+    Windows of equal length are packed in an order drawn from `seed`.
 
     >>> rows = pack_windows([Window(f"d{n}", "text", 0, (1,) * n, 1, n) for n in (6, 5, 3, 2)], 8).rows
     >>> [[len(window.ids) for window in row] for row in rows]
@@ -206,8 +206,8 @@ def build_masked_splits(
 ) -> Splits:
     """Cut the documents of each split into masked windows.
 
-    Training masks are redrawn on every access; the others are drawn once from `seed`. Raises `DataError` if the
-    tokenizer has no mask token, and the errors of `layerwise.data.text.tokens.cut_windows`.
+    Training masks are redrawn on every access. The masks of the other splits are drawn once from `seed`. Raises
+    `DataError` if the tokenizer has no mask token, and the errors of `layerwise.data.text.tokens.cut_windows`.
     """
     mask = find_mask_id(tokenizer)
     return _cut(
@@ -256,7 +256,7 @@ def pack_training_windows(splits: Splits, length: int, *, seed: int, start: int 
 
 
 def keep_full_windows(texts: TokenWindows, length: int) -> TokenWindows:
-    """Keep the windows of exactly `length` tokens, so that all steps read equally many.
+    """Keep the windows of exactly `length` tokens, so that every training step reads the same number of tokens.
 
     Raises `DataError` if there are none.
     """

@@ -88,8 +88,8 @@ class SpanMasking:
         """Draw masked inputs and targets, both of the shape (rows, seq) of `ids`.
 
         Only the first `lengths[r]` tokens of row r are text. Of its n ordinary tokens, `share * n` are masked, rounded
-        up or down at random without bias, but at least one. The targets of the others are `IGNORED`. `random` (rows,
-        `numbers(seq)`) contains uniform numbers in [0, 1).
+        up or down at random without bias, but at least one. The targets of all other tokens are `IGNORED`. `random`
+        (rows, `numbers(seq)`) contains uniform numbers in [0, 1).
         """
         width, max_masked = ids.shape[1], self._max_masked(ids.shape[1])
         rounding, stops, ranks, coins, choices = np.split(random, np.cumsum([1, width, width, max_masked]), axis=1)
@@ -139,7 +139,7 @@ def _numbered(ranks: Ids) -> Ids:
 
 
 def draw_uniforms(key: tuple[int, ...], indices: Sequence[int], count: int) -> Uniforms:
-    """Draw uniform numbers in [0, 1) of shape (indices, count). Row r depends only on (key, indices[r], count).
+    """Draw uniform numbers in [0, 1), one row of `count` per index. Row r depends only on (key, indices[r], count).
 
     They come from Philox 4x64 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), a counter-based
     generator that can start at any index. Consecutive indices are drawn together.

@@ -43,7 +43,7 @@ _RECORD, _TOKENIZER = "text.json", "tokenizer"
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """A text to encode. `read` reads it from `files` with `settings`. If `files` is None, it is read at every start."""
+    """A text to encode. `read` reads it from `files` with `settings`. Without `files`, it is read at every start."""
 
     read: Callable[[], Division]
     settings: Mapping[str, object]

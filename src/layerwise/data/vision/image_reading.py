@@ -33,9 +33,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadImages:
-    """SHA-256 `digests` of images and `faults` of damaged images, by name.
+    """The SHA-256 of every image in `digests`, and the `faults` of damaged images. All keys are image names.
 
-    `pixels` is a column of bytes, or None if pixels are not kept. `rows` maps each name to its row in that column.
+    `pixels` is a column of bytes, or None if pixels are not kept. `rows` maps each image to its row in this column.
     """
 
     digests: Mapping[str, bytes]

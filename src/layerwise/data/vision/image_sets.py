@@ -33,8 +33,8 @@ def list_images(where: str | Path) -> ImageSet:
     """List the labeled images of a directory or of a dataset. Images are named by path, or by split and row.
 
     `where` is a directory of class directories, a directory with a dataset (saved or as Parquet files), or a hub
-    dataset. Raises `DataError` if the path is missing or a file, or if a dataset cannot be loaded or has no train
-    split, or not exactly one image and one label column.
+    dataset. Raises `DataError` if the path does not exist or is a file. It is also raised if the dataset cannot be
+    loaded, has no train split, or does not have exactly one image column and one label column.
     """
     path = Path(where).expanduser()
     if path.is_file():

@@ -118,8 +118,8 @@ def divide(
 ) -> tuple[dict[str, tuple[ImageSource, ...]], str]:
     """Divide images into splits of at most `limit` images, and describe where each split comes from.
 
-    Held-out images are shuffled with classes spread evenly. If checkpoints are selected on the reported images, the
-    validation split is empty. Raises `DataError` if a class has too few images.
+    Held-out images are shuffled with classes spread evenly. If `select_on` is "reported", checkpoints are selected on
+    the test images, and the validation split is empty. Raises `DataError` if a class has too few images.
     """
     given = listed.parts
     reported = next((name for name in ("test", "validation") if name in given), None)

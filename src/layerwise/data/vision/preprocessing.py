@@ -1,8 +1,8 @@
 """Image preprocessing and augmentation.
 
-If the checkpoint has a `preprocessor_config.json`, the image processor of transformers computes the pixels. It is tried
-on two images, and must return images of one size that are bytes before scaling. Otherwise, images have the size in the
-config and values between -1 and 1.
+If the checkpoint has a `preprocessor_config.json`, the image processor of transformers computes the pixels. It must
+return pixels of one size that are bytes before scaling, which is checked on two images. Otherwise, images have the size
+in the config and values between -1 and 1.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def load_preprocessing(
     """Load the preprocessing of a model. `where` is the directory or hub id of its checkpoint.
 
     If the checkpoint has no settings, the size and channels are config.image_size and config.num_channels, and mean =
-    std = 0.5. Raises `ModelError` if the model has no fixed image size, if settings are invalid, or if the processor
-    does not return bytes of one size, or has remote code and `trust_remote_code` is not set.
+    std = 0.5. Raises `ModelError` if the model has no fixed image size, if the settings are invalid, or if the
+    processor does not return bytes of one size. Processors with remote code require `trust_remote_code`.
     """
     if where is None or not _has_settings(where):
         height, width = _image_size(config)

@@ -21,7 +21,7 @@ def compare_evaluations(locations: Sequence[str], tolerated: float | None = None
     """Return the rows that compare each evaluation with the first one.
 
     Raises:
-        RunError: If there are fewer than two evaluations, if a file is not one, or if their documents differ.
+        RunError: If there are fewer than two evaluations, if a file is not an evaluation, or if the documents differ.
     """
     logs = [EvaluationLog.read(location) for location in locations]
     if len(logs) < 2:

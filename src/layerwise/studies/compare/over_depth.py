@@ -21,7 +21,7 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
 Runs = Mapping[str, ReportData]
-"""The compared runs, by the names of their models."""
+"""Maps the name of each model to its run."""
 ScoreOf = Callable[[str], Score | None]
 
 MAX_CURVES = 8
@@ -48,7 +48,7 @@ def name_quantity(row: Score) -> str:
 
 
 def format_strategy(row: Score) -> str:
-    """Return the strategy of a row, and its family unless it is the published one ("painters").
+    """Return the name of a row's strategy, followed by its family unless this is the published family ("painters").
 
     >>> format_strategy(Score(vocab.CURVE, vocab.DELTA, 0.1, family="every_window", strategy="skip"))
     'skip (every window)'

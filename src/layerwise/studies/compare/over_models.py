@@ -1,4 +1,4 @@
-"""Judge published findings over several models, and whether the curves of the models coincide.
+"""Judge published findings for several models together, and judge whether the curves of the models coincide.
 
 A finding holds in every model if it holds in each one without correction (intersection-union test). "In any model" and
 "does not hold" use Holm's correction over models.
@@ -38,11 +38,11 @@ CURVES_OPEN: Coincidence = "inconclusive"
 MARGIN = 0.05
 
 MIN_LOST = 0.2
-"""Minimum share that a curve must reach, because curves close to the original model would always coincide."""
+"""At least one curve of a pair must reach this value, because curves close to the original model always coincide."""
 
 MIN_POINTS = 2
 Shares = Mapping[float, Estimate]
-"""Performance lost, as a share of the distance from the original model to chance, by percent of the depth."""
+"""Maps percent of the depth to the performance lost, from 0 (the original model) to 1 (chance)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,10 @@ def _judge_pairs(about: Score, pairs: Sequence[Pair]) -> Iterator[Score]:
 
 
 def compute_shares_lost(run: ReportData, rows: Rows) -> Shares:
-    """Return the performance lost at each point of a curve; empty if the original model is no better than chance."""
+    """Return the performance lost at each point of a curve.
+
+    The result is empty if the original model is no better than chance.
+    """
     spans = {row.percent: bounds for row in rows if row.percent is not None and (bounds := Estimate.read_bounded(row))}
     if rows[0].measure == vocab.SCORE_CURVE:
         return {percent: Estimate(1 - each.value, 1 - each.high, 1 - each.low) for percent, each in spans.items()}
@@ -174,7 +177,10 @@ def identify_model(name: str, run: ReportData) -> str:
 
 
 def judge_over_models(runs: Mapping[str, ReportData]) -> Iterator[Score]:
-    """Yield the verdicts on every published finding, for each run and over models. Runs of one model must agree."""
+    """Yield the verdicts on every published finding, for each run and for all models together.
+
+    A model whose runs disagree counts as inconclusive.
+    """
     by_question = {finding.question: finding for run in runs.values() for finding in judge_published(run)}
     for paper, findings in group_by_paper(list(by_question.values())).items():
         for finding in findings:

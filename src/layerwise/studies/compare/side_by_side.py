@@ -23,7 +23,7 @@ FEWEST = 2
 
 
 def compare_side_by_side(folders: Sequence[tuple[str, ReportData]]) -> ReportData:
-    """Return the rows that compare run directories; `variant` is the name of the model."""
+    """Return the rows that compare run directories. The column `variant` has the name of the model."""
     if len(folders) < FEWEST:
         given = "none" if not folders else f"only {folders[0][0]}"
         raise RunError(f"a comparison requires at least two runs, got {given}. Run layerwise compare RUN RUN ...")

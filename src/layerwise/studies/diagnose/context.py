@@ -1,4 +1,4 @@
-"""What a part of a diagnosis works with: the model, the text, the rows of earlier parts, and the run."""
+"""Inputs of the parts of a diagnosis: the model, the text, the rows of earlier parts, and the run."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ RANDOM_SETS = 20
 """Number of random sets. A further random set would be within their range with a probability of 19/21."""
 
 MIN_DAMAGE = 1e-3
-"""Minimum of a cost by which another cost is divided, in nats/token."""
+"""Lower bound of a cost that another cost is divided by, in nats/token."""
 
 MAX_SURVIVED = 0.2
 """Cost in nats/token that counts as tolerated: a fifth more perplexity, as in the paper (scaling by 0.9, +19 %)."""
@@ -72,7 +72,7 @@ ADDITIVITY: Mapping[str, Statistic] = {
     "excess": lambda effects: np.asarray(take_first(effects) - _select_single_layers(effects)),
     "share": _compute_share,
 }
-"""Statistics of effects of which the first is that of a set of layers, and the others are those of its layers."""
+"""Statistics of an array of effects, first that of a set of layers, then those of each layer in the set."""
 
 
 def select_redundant_layers(ranking: Mapping[int, float], most: int) -> tuple[int, ...]:
@@ -90,7 +90,7 @@ def select_redundant_layers(ranking: Mapping[int, float], most: int) -> tuple[in
 
 
 def draw_random_sets(depth: int, size: int, seed: int) -> list[tuple[int, ...]]:
-    """Draw `RANDOM_SETS` distinct sets of `size` layers, or return all sets if there are not as many.
+    """Draw `RANDOM_SETS` distinct sets of `size` layers. If there are no more than these, return all sets.
 
     >>> draw_random_sets(3, 2, seed=0)
     [(0, 1), (0, 2), (1, 2)]
@@ -109,8 +109,8 @@ def contrast_redundant_sets(
 ) -> list[Score]:
     """Compare the plan `chosen`, which skips `size` selected layers, with the plans `random`, which skip random sets.
 
-    `ranking` has the effect of skipping each layer, measured on the other half of the text. If a loss is missing, there
-    are no rows.
+    `ranking` has the effect of skipping each layer, measured on a separate half of the text. If a loss is missing,
+    there are no rows.
     """
     keys = [chosen, *random]
     part = effects.part(keys)
@@ -169,7 +169,7 @@ def contrast_scaling(effects: PlanEffects) -> list[Score]:
 def contrast_joint_changes(effects: PlanEffects, ranking: Mapping[int, float], layers: Sequence[int]) -> list[Score]:
     """Compare changing several layers together with changing each of them alone, for each strategy and size.
 
-    The layers were selected by `ranking`, which has the effect of skipping each layer.
+    `layers` were selected by `ranking`, which has the effect of skipping each layer.
     """
     sizes: dict[str, set[float]] = {}
     for key in effects.keys:

@@ -25,7 +25,7 @@ RECOVERED = {
         "censored_original",
     ),
 }
-"""Title and format of each metric of recovery, and the metric that tells whether layers did not fully recover."""
+"""Title and format of each metric of recovery, and the metric that marks layers that did not fully recover."""
 GATES = {None: "Gate of the whole layer", "attn": "Gate of the attention", "mlp": "Gate of the MLP"}
 CENSORED = "censored"
 SKIPPED = DIFFERENCE.replace(axis="Δ NLL of skipping", reference=None)
@@ -124,7 +124,7 @@ RECOVERY_SECTION = Section(
 
 
 def list_typical(data: ReportData) -> Iterator[Score]:
-    """Yield the median over layers for each strategy and size, with the range of the middle half, and the baseline."""
+    """Yield the median over layers for each strategy and size, with the interquartile range, and the baseline."""
     rows = data.rows.where(measure=vocab.MANIPULATION, part=None, layer=PRESENT)
     strategies = [name for name in rows.axis("condition") if name != vocab.GATE]
     for name in strategies:

@@ -44,7 +44,7 @@ VERDICT_SLOTS = {"matters": 2, "harmful": 1, "inconclusive": 4, "no_effect": 8, 
 NULL_LINE = "null"
 SKIP = SKIP_EFFECT.title
 TITLES = {score.name: score.importance_title for score in LAYER_SCORES}
-"""Titles in the table of rank correlations."""
+"""Titles of the scores in the table of rank correlations."""
 
 
 def list_layer_effects(data: ReportData) -> dict[int, Score]:
@@ -153,7 +153,7 @@ def describe_margin(data: ReportData) -> Iterator[str]:
 
 
 def list_next_steps(data: ReportData) -> Iterator[str]:
-    """Suggest a plan that skips the layers without effect, or suggest to use more text."""
+    """Suggest a plan that skips the layers without effect, or suggest using more text."""
     verdicts = read_layer_verdicts(data.rows)
     useless = [layer for layer, row in verdicts.items() if row.metric in ("no_effect", "harmful")]
     model = data.manifest.get("model") or "MODEL"

@@ -192,4 +192,4 @@ MEASURES: dict[str, Callable[[PartContext], None]] = {
     "redundancy": _run_redundancy,
     "probing": _run_probing,
 }
-"""The function that measures each part."""
+"""Maps each part to the function that measures it."""

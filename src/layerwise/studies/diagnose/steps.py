@@ -1,6 +1,6 @@
-"""The steps of a diagnosis: one model, one text, and a task for each part, which can be resumed.
+"""The steps of a diagnosis of one model on one text. Each part is a task, so an interrupted diagnosis resumes.
 
-If a part cannot be measured on the model, it stores a note, and the other parts continue. Remaining work is counted in
+If a part cannot be measured on the model, a note is stored, and the other parts continue. Remaining work is counted in
 forward passes of the model. A fine-tuning step counts as three, and parts that only compare weights do not count.
 """
 
@@ -90,7 +90,10 @@ def choose_text_of_parts(
 def describe_run(
     settings: PartSettings, batch_tokens: int | None, *, all_layers: bool, recovery_layers: Sequence[int]
 ) -> Manifest:
-    """Return the manifest of a diagnosis. Its `families` are the settings on which rows depend."""
+    """Return the manifest of a diagnosis.
+
+    Its field `families` lists the parts, and the settings that change the results.
+    """
     if not DESCRIPTIVE.issuperset(settings.parts):
         refuse_too_little(settings.text)
     families = [*settings.parts, f"curve_tokens:{settings.curve_tokens}", f"min_effect:{settings.min_effect:g}"]

@@ -3,7 +3,7 @@
 In training, a linguistic and a surface feature predict the label equally well. Rows of measure `attribution`, per model
 and variant:
 
-    linguistic, surface   attribution share of the words of a feature; against `TOKENS`: their share of the tokens
+    linguistic, surface   attribution share of the words of a feature; in rows against `TOKENS`, their share of tokens
     preference            linguistic minus surface, each minus its share of the tokens
     gap                   largest completeness error of the attributions
 

@@ -75,7 +75,10 @@ def evaluate_without_edges(
     seed: int,
     progress: Callable[[str, float], None],
 ) -> None:
-    """Evaluate every model on every suite without the edges of each cut; reuse rows stored with the same settings."""
+    """Evaluate every model on every suite without the edges of each cut.
+
+    Rows that are stored with the same settings are reused.
+    """
     for pairs in suites:
         note = f"{pairs.suite}: seed {seed}, {describe_setting(pairs, options)}"
         notes = [each.text for each in run.store.notes(EDGES)]

@@ -82,7 +82,7 @@ def run_task(
     progress: Progress,
     device: str,
 ) -> list[Score]:
-    """Fine-tune every model on a task with `seeds` seeds (under a plan, if given); store and return the rows."""
+    """Fine-tune every model on a task with `seeds` seeds, under a plan if given, and store and return the rows."""
     rows: list[list[list[Score]]] = []
     curves: list[Score] = []
     for model in models:

@@ -44,7 +44,7 @@ def limit_pairs(
     *,
     overwrite: bool,
 ) -> SuiteChoice:
-    """Limit the pairs per paradigm to what fits in `minutes` after `began`; log the minimum detectable effect."""
+    """Limit the pairs per paradigm to what fits in `minutes` after `began`, and log the minimum detectable effect."""
     part = f"--minutes {minutes:g}"
     about = Rows(study.run.store.scores(ABOUT_RUN))
     recorded = about.value(metric=PAIRS, part=part)

@@ -21,7 +21,7 @@ POINTS = PERCENT.replace(unit=" points", signed=True)
 
 
 def derive_states(data: ReportData) -> Iterator[Score]:
-    """Yield the accuracy by hidden state of every model, averaged over its seeds, and of the baselines."""
+    """Yield the accuracy at each hidden state, for every model (averaged over seeds) and for the baselines."""
     run = data.rows.where(measure=PROBING, metric="accuracy")
     for against in (None, *NULLS):
         compared = run.where(against=against)

@@ -128,7 +128,7 @@ def fine_tune_models(
 ) -> None:
     """Do the missing fine-tuning runs, and store scores, summaries and the BabyLM aggregate.
 
-    If `layer_weights` contains `held`, `elc` models are also fine-tuned with their layer weights frozen; if it contains
+    If `layer_weights` contains `held`, `elc` models are also fine-tuned with their layer weights frozen. If it contains
     `added`, `ltg` models are also fine-tuned with new layer weights.
     """
     run, progress = study.run, study.reporter.progress

@@ -51,7 +51,7 @@ class HealingBenchmarks:
     def open(
         cls, tasks: Sequence[str], folder: Path | None, limit: int | None, stack: Stack, *, seed: int, fills_in: bool
     ) -> HealingBenchmarks | None:
-        """Return the benchmarks named in `tasks`, or None if it is empty."""
+        """Return the benchmarks named in `tasks`, or None if `tasks` is empty."""
         if not tasks:
             return None
         if stack.tokenizer is None:
@@ -88,7 +88,7 @@ class HealingBenchmarks:
         return f"benchmarks of every model: {', '.join(counts)}"
 
     def answer(self, stack: Stack, plan: Plan) -> dict[str, Predictions]:
-        """Return by benchmark whether each answer under a plan is correct (1) or not (0); a tied pair counts 0.5."""
+        """Map each benchmark to its answers under a plan: 1 if correct, 0 if not, and 0.5 for a tied pair."""
         right: dict[str, list[float]] = {}
         if self.requests is not None:
             rows = judge_plan(stack, plan, self.requests, _likelihoods(stack, plan, self.requests)).rows
@@ -104,7 +104,7 @@ class HealingBenchmarks:
         return {name: _predictions(np.array(values)) for name, values in right.items()}
 
     def evaluate(self, name: str, trained: str, plan: Plan, open_model: Callable[[Path], Stack]) -> StoredEvaluation:
-        """Return the benchmark evaluation of a model; `trained` names its training run (empty for the base model)."""
+        """Define the benchmark evaluation of a model. `trained` names its training run (empty for the base model)."""
         key = sha256(f"{self._digest}/{trained}/{plan}".encode()).hexdigest()[:16]
 
         def make(folder: Path) -> Survey:
@@ -134,7 +134,7 @@ FOLDER = "outcomes"
 def evaluate_test(
     name: str, trained: str, plan: Plan, open_model: Callable[[Path], Stack], splits: Splits, fills_in: bool
 ) -> StoredEvaluation:
-    """Return the test evaluation of a model; `trained` names its training run (empty for the base model)."""
+    """Define the test evaluation of a model. `trained` names its training run (empty for the base model)."""
     key = sha256(f"{splits.digest}/{trained}/{plan}".encode()).hexdigest()[:16]
 
     def make(folder: Path) -> Survey:

@@ -71,7 +71,7 @@ def derive_models(data: ReportData, measure: str = vocab.HEALING) -> Rows:
 
 
 def derive_window_accuracy(data: ReportData) -> Iterator[Score]:
-    """Yield the accuracy by the number of skipped middle layers, before and after healing, and that of guessing.
+    """Yield the accuracy for each number of skipped middle layers, before and after healing, and the chance accuracy.
 
     The values at 0 are those of the original model and the control.
     """

@@ -36,7 +36,7 @@ def build_rows(
     records: Mapping[tuple[str, int], TrainingRecord],
     trials: Mapping[str, Mapping[float, float]],
 ) -> list[Score]:
-    """Return all rows; `trials` has the validation losses of the trials by variant and learning rate."""
+    """Return all rows. `trials` has the validation loss of every variant at every learning rate tried."""
     return [
         *_models(healing, outcomes),
         *(row for task in outcomes.tasks for row in regained(healing, outcomes, task)),
@@ -119,7 +119,7 @@ def window_rows(healing: Healing, outcomes: Outcomes) -> Iterator[Score]:
     """Yield the loss increase over the original model by the number of skipped middle layers.
 
     The row `layers` has the number of layers that can be skipped without an increase (`crossing`). If there is a
-    control, rows with `against` compare with it, paired by seed.
+    control, rows with a value of `against` are compared with the control, paired by seed.
     """
     windows = [variant for variant in healing.variants if variant.skipped]
     if not windows:
@@ -169,7 +169,7 @@ def crossing(curve: Mapping[int, float]) -> float | None:
     """Return the interpolated number of skipped layers up to which a healed model is no worse than its reference.
 
     `curve` has the loss increase over the reference by the number of skipped layers. The result is 0 if the model is
-    always worse, and None if it never is.
+    always worse, and None if it is never worse.
 
     >>> crossing({0: -0.2, 1: -0.1, 2: 0.1}), crossing({1: 0.1, 2: 0.3}), crossing({0: -0.2, 1: -0.1})
     (1.5, 0.0, None)

@@ -55,7 +55,7 @@ ADAPTER = "adapter"
 HEALING = "healing"
 
 Losses = Mapping[str, Mapping[float, float]]
-"""Validation losses of the learning rate trials, by variant and learning rate."""
+"""Validation loss of every variant at every learning rate tried."""
 
 Evaluated = tuple[str, str, Plan, Callable[[Path], Stack]]
 """A model: its name, the folder of its training run (empty for the base model), its plan, and a function to load it."""
@@ -113,7 +113,7 @@ class HealingWork:
 
 
 def train_all(study: Study, work: HealingWork) -> tuple[dict[tuple[str, int], TrainingRecord], Losses]:
-    """Train every variant with every seed at its best learning rate; return the records and the trial losses."""
+    """Train every variant with every seed at its best learning rate. Returns the records and the trial losses."""
 
     def loss_at(rate: float, variant: HealingVariant) -> float:
         (record,) = study.execute(work.make_task([work.plan_trial(variant, rate)]))
@@ -153,7 +153,7 @@ def plan_evaluations(
 
 
 def describe_run(work: HealingWork, *, seed: int, rank: int) -> RunDescription:
-    """Describe the training runs; the evaluations are not included."""
+    """Describe the training runs, without the evaluations."""
     trials = [work.plan_trial(variant, rate) for variant in work.swept for rate in variant.list_rates(work.rates)]
     variants, seeds = work.healing.variants, range(work.healing.seeds)
     likely = [
@@ -216,7 +216,7 @@ def check_plan(stack: Stack, plan: Plan, *, is_taught: bool, windows: int) -> No
 def choose_settings(
     model: str, count: int, changes: Mapping[str, Any], *, steps: int | None, epochs: float | None, is_bounded: bool
 ) -> Settings:
-    """Return the settings for `count` examples; if `is_bounded`, train at most `MAX_DEFAULT_STEPS` steps."""
+    """Return the settings for `count` examples. If `is_bounded`, training has at most `MAX_DEFAULT_STEPS` steps."""
     settings = replace(SETTINGS, **{"epochs": epochs or DEMO_EPOCHS.get(model, SETTINGS.epochs), **changes})
     if steps is None and is_bounded and settings.steps(count) > MAX_DEFAULT_STEPS:
         steps = MAX_DEFAULT_STEPS
@@ -231,7 +231,7 @@ def _plan_sentence(plan: Plan, depth: int) -> str:
 
 
 def write_best(work: HealingWork, records: Mapping[tuple[str, int], TrainingRecord], folder: Path) -> str:
-    """Save the best model of the first variant, and its adapters; return a note for the report."""
+    """Save the best model of the first variant, and its adapters. Returns a note for the report."""
     variant = work.healing.names[0]
     seed = min(range(work.healing.seeds), key=lambda seed: min(records[variant, seed].validation_losses))
     training = folder / variant / f"seed-{seed}" / MODEL
@@ -253,7 +253,7 @@ def fills_in_tokens(stack: Stack) -> bool:
 def read_healing_splits(
     data: TrainingData, base: BaseModel, reporter: Reporter, *, seed: int, corpus: Corpus | None
 ) -> Splits:
-    """Return the training, validation and test data; masked language models get the same masks in all evaluations."""
+    """Return the training, validation and test data. All evaluations of a masked language model use the same masks."""
     stack = base.stack
     if not fills_in_tokens(stack):
         return read_splits(data, stack, base.location, reporter, seed=seed, corpus=corpus)

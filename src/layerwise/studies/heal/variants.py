@@ -21,7 +21,7 @@ LOSSES: Mapping[str, tuple[Teacher, HiddenLoss]] = {
     "cosine": ("self", "cosine"),
     "mse": ("self", "mse"),
 }
-"""Teacher and hidden loss, by the loss in the name of a variant."""
+"""Maps the second word of a variant's name, such as `lora-mse`, to a teacher and a hidden loss."""
 DEMO_EPOCHS = {"demo": 3.0, "demo-vit": 5.0}
 RATES: Mapping[Method, tuple[float, ...]] = {
     "lora": (1e-3, 3e-3, 1e-2),
@@ -84,7 +84,7 @@ class Healing:
         }
 
     def list_base_columns(self) -> dict[str, dict[str, Any]]:
-        """Return by name the columns that identify the rows of each model before healing."""
+        """Map the name of each model before healing to the columns that identify its rows."""
         names = (vocab.ORIGINAL,) if self.plan == Plan.identity(self.depth) else (vocab.ORIGINAL, vocab.PRUNED)
         columns: dict[str, dict[str, Any]] = {name: {"variant": name} for name in names}
         for variant in self.variants:
@@ -117,7 +117,7 @@ def build_variants(
 
 
 def parse_variant(name: str, rank: int) -> HealingOptions:
-    """Return the options of a variant, given its name; they do not include the plan.
+    """Return the options that the name of a variant stands for, which do not include the plan.
 
     Raises:
         TrainError: If the name is unknown.

@@ -198,7 +198,7 @@ ORDERS = (vocab.SEQUENTIAL, vocab.RANDOM_ORDER)
 def replace_nodes(
     variant: str, merged: Stack, models: Sequence[str], splits: Splits, seed: int, step: Callable[[], None]
 ) -> Iterator[Score]:
-    """Yield the rows of a variant in which every node of every model fails once.
+    """Let every node of every model of a variant fail in turn, and yield the rows.
 
     `merged` is a stack with the layers of all `models`. Results are averaged over the nodes of a model, and intervals
     are over models. `step` is called after every layer order, to report progress.

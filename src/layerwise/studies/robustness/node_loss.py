@@ -5,7 +5,7 @@ The baselines are skipping the layers of the nodes one at a time (`single`), and
 
     accuracy_lost          accuracy with all layers minus accuracy without the failed nodes, on the same examples and
                            orders; if `against` names a baseline, the same for the baseline
-    accuracy_lost_above    accuracy_lost minus the cost of a baseline, or of `blocks` for the layout round robin
+    accuracy_lost_above    accuracy_lost minus that of a baseline; for the layout round robin, minus that of `blocks`
     accuracy_lost_worst    accuracy_lost of the single node that costs most, without an interval
 
 `nll_added`, `nll_added_above` and `nll_added_worst` are the same for the loss.
@@ -26,7 +26,7 @@ from layerwise.results.rows import Score
 from layerwise.results.vocabulary import BLOCKS, NODES, RANDOM_ORDER, SCATTERED, SEQUENTIAL, SINGLE
 
 METRICS = {"accuracy_lost": ("hits", 1.0), "nll_added": ("nll", -1.0)}
-"""Field of an outcome for each metric, and the factor that makes a cost of its decrease."""
+"""For each metric, a field of an outcome, and its sign: 1.0 if a decrease of the field is a cost, otherwise -1.0."""
 
 PairedCosts = list[Numbers]
 """Cost of every example for each seed. It is NaN if the example is not scored under a condition."""

@@ -59,7 +59,7 @@ def position_importance_rows(variants: Mapping[str, Mapping[int, Survey]]) -> It
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jackknifed:
-    """A jackknife estimate, with the influence of each batch, of shape `(batches,)` and with a sum of zero."""
+    """A jackknife estimate. The influences of the batches have the shape `(batches,)` and sum to zero."""
 
     value: float
     influences: Numbers

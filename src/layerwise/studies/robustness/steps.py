@@ -1,7 +1,7 @@
 """Train or open models, then survey them: evaluate each model with other layer orders, and with some of its layers.
 
 All methods are tuned over the same learning rates and batch sizes, and the validation loss selects the best. Each trial
-is a complete training run with a separate seed, and never sees reported examples.
+is a complete training run with a separate seed, and never sees the examples on which results are reported.
 """
 
 from __future__ import annotations
@@ -319,9 +319,9 @@ def tune_recipe(recipe: Recipe, rate: float, batch: int) -> Recipe:
 
 
 def choose_trial_splits(splits: Splits, held_out: Callable[[], Splits]) -> Splits:
-    """Return splits for trials, which must not use reported examples.
+    """Return splits for trials, which must not use the examples on which results are reported.
 
-    These are `splits`, or those that `held_out` returns if `splits` selects checkpoints on the reported examples.
+    If `splits` selects checkpoints on these examples, the result of `held_out` is returned, otherwise `splits`.
     """
     if not splits.selects_on_reported:
         return splits

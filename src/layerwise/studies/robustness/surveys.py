@@ -131,7 +131,7 @@ class SurveysUnit(Task[None]):
             )
 
     def assess(self, models: Sequence[TrainedModel], run: Run, reporter: Reporter) -> bool:
-        """Survey every model on the test split and store the rows. Return whether any survey was missing."""
+        """Survey every model on the test split and store the rows. Returns True if any survey was missing."""
         surveys: dict[str, dict[int, Survey]] = {}
         first_models: dict[str, TrainedModel] = {}
         predicted: dict[str, dict[int, Answers]] = {}

@@ -59,7 +59,7 @@ def choose_models(
 
 
 def takes_several(models: Sequence[str]) -> bool:
-    """Check whether there are several models, or the run directory of a training run, which has several."""
+    """Return True for several models, and for a run directory, which may have several models."""
     return len(models) > 1 or any((Path(location).expanduser() / MANIFEST).is_file() for location in models)
 
 
@@ -74,7 +74,7 @@ def write_folder(
 
 
 def write_gguf(planned: PlannedModels, output: Path, *, overwrite: bool, prove: bool) -> tuple[Origin, str]:
-    """Write a GGUF file from another one, with layers of model folders; return its origin and a summary."""
+    """Write a GGUF file from another one, with layers of model folders. Returns its origin and a summary."""
     (_, file), *folders = planned.names.items()
     if not is_gguf(file) or any(is_gguf(folder) for _, folder in folders):
         locations = " and ".join(map(named, planned.names.values()))
@@ -114,7 +114,7 @@ def _merge_runs(models: Sequence[str], variant: str | None, reporter: Reporter) 
 
 
 def open_stacks(names: Mapping[str, str], reporter: Reporter, *, dtype: Dtype, **options: Any) -> Stack:
-    """Load the models; with the dtype `auto`, each keeps the dtype of its file."""
+    """Load the models. If the dtype is `auto`, each model keeps the dtype of its file."""
     from layerwise.runner.opening import open_stack
     from layerwise.stack import Stack
 
@@ -181,7 +181,7 @@ STORED = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 def read_planned(
     given: str, models: Sequence[str], *, dtype: Dtype, revision: str | None, reporter: Reporter
 ) -> PlannedModels:
-    """Return the plan of the recipe `given`, with the models that it names, or else `models`.
+    """Return the plan of the recipe `given`, with the models that it names. If it names none, `models` are used.
 
     If all models are stored in the requested dtype, the dtype is `auto`.
     """

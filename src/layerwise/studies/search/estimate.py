@@ -70,7 +70,10 @@ def estimate_confirmation(
 
 
 def rule_controls(stack: Stack, space: Space, scores: Iterable[Score]) -> dict[str, Plan]:
-    """Return the allocation of each rule; one rule uses the llama.cpp importance matrix next to the model, if any."""
+    """Map each rule for choosing quantization types to its plan.
+
+    If there is a llama.cpp importance matrix next to the model, one rule uses it.
+    """
     path = imatrix_beside(stack)
     return build_rule_plans(space, scores, {} if path is None else layer_power(path, stack.depth))
 

@@ -73,7 +73,7 @@ COMPARISONS: Mapping[Effect, str] = {
     "open": "The text is too short to separate it from {}.",
     "bare": "The text is too short to separate it from {}.",
 }
-"""Sentences that compare the selected plan with controls, by the effect of the control relative to it."""
+"""Maps the effect of a control, relative to the selected plan, to a sentence about the selected plan."""
 SELECTED = "selected plan"
 MILLI = Format(decimals=3)
 
@@ -83,7 +83,7 @@ def find_selected(data: ReportData) -> Score | None:
 
 
 def list_controls(data: ReportData) -> dict[str, str]:
-    """Return the plan of each control except the random plans, in the order of the page."""
+    """Map each control, except the random plans, to its plan, in the order of the page."""
     plans = data.rows.where(measure=vocab.SEARCH, metric=vocab.CONTROL_PLAN, seed=None).along("variant")
     return {name: str(plans[name].plan) for name in CONTROLS if name in plans}
 
@@ -242,7 +242,7 @@ def describe_verdict(row: Score, level: float) -> str:
 
 
 def _explain_verdict(row: Score, level: float) -> str:
-    """Write the verdict on a control, as the end of a sentence; if inconclusive, add how much text would settle it."""
+    """Write the end of a sentence about a control: the verdict or, if inconclusive, how much text would settle it."""
     p = f"adjusted p {format_adjusted_p(row)}"
     if judge_effect(row, level) in ("better", "worse") or is_equal(row):
         return f"{describe_verdict(row, level)} ({p})."

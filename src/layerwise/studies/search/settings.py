@@ -15,7 +15,7 @@ WIDTH = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """Settings of a search; `width` is the beam width, and `is_timed` measures milliseconds."""
+    """Settings of a search. `width` is the beam width. If `is_timed`, latency is measured in milliseconds."""
 
     budget: Budget
     edits: tuple[Edit, ...]
@@ -34,6 +34,6 @@ class SearchSettings:
         return Budget(layers=self.budget.ms if str(self.budget.ms).endswith("x") else "0.5x")
 
     def resolve(self, method: Method | None = None, width: int | None = None) -> SearchSettings:
-        """Return the settings with the given method and width; by default, `auto` becomes greedy."""
+        """Return the settings with the given method and width. If no method is given, `auto` becomes greedy."""
         resolved: Method = method or ("greedy" if self.method == "auto" else self.method)
         return replace(self, method=resolved, width=width or self.width)

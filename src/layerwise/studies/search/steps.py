@@ -190,7 +190,7 @@ def _list_smaller(requested: SearchSettings, stack: Stack) -> list[dict[str, Any
 
 
 def describe_run(prepared: PreparedSearch, size: int | None) -> Manifest:
-    """Return the manifest, in which the families, the text and the seed identify the search."""
+    """Return the manifest. Its field `families` holds the search settings, not plan families."""
     stack, settings, second = prepared.stack, prepared.settings, prepared.second
     timed = (str(prepared.setting),) if settings.is_timed else ()
     others = (f"{name}:{weight_hash(stack.sources[name].model)[:16]}" for name in _other_models(stack))
@@ -229,7 +229,7 @@ def describe_work(prepared: PreparedSearch) -> list[str]:
 
 
 def expected_work(prepared: PreparedSearch) -> PlannedWork:
-    """Return the expected work; it is unknown for an interrupted search."""
+    """Return the expected work, which is unknown for an interrupted search."""
     stack, settings, text = prepared.stack, prepared.settings, prepared.chosen.data
 
     def count_remaining(_: Path, run: Run | None) -> Remaining | None:
@@ -260,7 +260,7 @@ def open_evaluator(
     *,
     in_bfloat16: bool = False,
 ) -> GraphEvaluator:
-    """Return an evaluator on the text `name` that stores its losses; progress is reported relative to `most`."""
+    """Return an evaluator on the text `name` that stores its losses. Progress is reported relative to `most`."""
     prefix, head, began = f"{name}/", head_cost_in_layers(stack), time.monotonic()
     stored = [row for row in session.store.losses() if row.task.startswith(prefix)]
 
@@ -273,7 +273,7 @@ def open_evaluator(
 
 
 def find_plans(prepared: PreparedSearch, session: Study, table: Sequence[Score], reporter: Reporter) -> SearchOutcome:
-    """Run the rounds on the search text; if layers were timed, `table` has their milliseconds."""
+    """Run the rounds on the search text. If layers were timed, `table` has their milliseconds."""
     stack, settings, is_new = prepared.stack, prepared.settings, not session.store.count_losses()
     costs = replace(prepared.costs, ms=read_cost_table(table)) if table else prepared.costs
     began = time.perf_counter()
@@ -318,7 +318,7 @@ def list_units(settings: SearchSettings) -> tuple[Unit, ...]:
 def select_plan(
     prepared: PreparedSearch, session: Study, outcome: SearchOutcome, reporter: Reporter
 ) -> tuple[Plan, list[Score]]:
-    """Return the best finalist or control on the selection text, and the rows of all of them."""
+    """Return the finalist or control with the lowest loss on the selection text, and the rows of these plans."""
     space, part, original = outcome.space, prepared.parts["select"], outcome.space.original
     plans = [each for each in dict.fromkeys([*outcome.finalists, *outcome.controls.values()]) if space.allows(each)]
     most = count_plans(prepared.stack, 1 + len(plans), part)
@@ -491,7 +491,7 @@ def search_rows(prepared: PreparedSearch, outcome: SearchOutcome) -> list[Score]
 
 
 def allocation_rows(stack: Stack, costs: PlanCosts, plans: Mapping[str, Plan]) -> list[Score]:
-    """Return the bits per weight of each layer in each plan; `condition` is the quantization type."""
+    """Return the bits per weight of each layer in each plan. The column `condition` is the quantization type."""
     weights = [sum(each.numel() for each in stack.block(layer).parameters()) for layer in range(stack.depth)]
     return [
         Score(

@@ -48,7 +48,7 @@ MOVED = ("reverse", "random", PARALLEL)
 """Strategies that run the layers in another order."""
 
 MIN_LEFT = 0.25
-"""The cost of order is measured only on windows that can be skipped with at least this normalized score."""
+"""The cost of order is measured only on windows for which skipping leaves at least this normalized score."""
 
 Scores = Callable[[str, Sequence[int]], Numbers]
 """Returns the normalized scores `(..., benchmarks, windows)` of a strategy for some window sizes."""
@@ -194,7 +194,7 @@ def _scale(shares: Numbers, top: int, chance: float) -> Numbers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StrategyScores:
-    """The normalized scores `(curves, benchmarks)` of the Painters' strategies by window, averaged over draws."""
+    """The normalized scores `(curves, benchmarks)` of the Painters' strategies, averaged over random orders."""
 
     names: tuple[str, ...]
     curves: Mapping[tuple[str, int], int]
@@ -205,7 +205,7 @@ class StrategyScores:
     def from_scaled(cls, scaled: ScaledScores, records: Iterable[PlanRecord], *, seed: Seed) -> StrategyScores:
         """Average the scores of each strategy and window over draws.
 
-        Windows of one layer are excluded, because most strategies are the same plan there.
+        Windows of one layer are excluded, because most strategies give the same plan for one layer.
         """
         row_of = {plan: row for row, plan in enumerate(scaled.plans)}
         plans: dict[tuple[str, int], list[int]] = defaultdict(list)

@@ -37,13 +37,13 @@ class SharedModel:
 
 
 class SweepTasks:
-    """The Ray tasks of a sweep. When they are first needed, this connects to the cluster or starts one.
+    """The Ray tasks of a sweep. The first use connects to the cluster or starts one.
 
     Args:
         address: Address of the cluster, or local.
         workers: Maximum number of parallel tasks.
         shared: Model that every process opens.
-        accelerators: Whether each task needs an accelerator.
+        accelerators: True if each task needs an accelerator.
         reporter: Where progress goes.
     """
 

@@ -184,7 +184,7 @@ def _take_share(part: Statistic, other: Statistic) -> Statistic:
 
 
 def contrast_loops(strategies: Strategies) -> Iterator[Score]:
-    """Return rows about the best number of loops (figure 10). Each resample selects it again.
+    """Yield rows about the best number of loops (figure 10), which is selected again in each resample.
 
     slope                    slope of the best number of loops over window sizes (least squares)
     at_end                   number of windows for which the largest number of loops is best
@@ -327,7 +327,7 @@ NOT_REASONING = frozenset({"copy"})
 """Tasks with answers that do not need reasoning."""
 
 MIN_RATIO_EFFECT = 1e-9
-"""Minimum of an effect in a ratio, in nats/token."""
+"""Lower bound of an effect in a ratio, in nats/token."""
 
 
 def contrast_order(

@@ -42,9 +42,10 @@ def select_numbered(data: ReportData) -> Iterator[Score]:
 
 
 def find_best(data: ReportData) -> Iterator[Score]:
-    """Yield the best number of loops, or the best gain, for each window size and task, and the fitted line.
+    """Yield the best number of loops, or the best gain, for each window size and task.
 
-    Only the values on the whole text have intervals.
+    Only the values on the whole text have intervals. For loops on the whole text, a line fitted to the best numbers by
+    window size is also yielded.
     """
     for family, own_rows in Rows(select_numbered(data)).by("family").items():
         for task, rows in own_rows.by("task").items():

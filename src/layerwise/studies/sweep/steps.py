@@ -41,7 +41,7 @@ ACCELERATOR_TOKENS = 65_536
 """Maximum number of tokens in a batch on an accelerator."""
 
 LAYER_WIDTHS, LOGIT_BYTES = 16, 12
-"""Memory of a layer per token, in hidden states of the model, and memory of the loss in bytes per logit."""
+"""Memory of a layer per token, as a number of hidden states, and memory of the loss in bytes per logit."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,10 @@ def estimate_bytes_per_token(stack: Stack, plans: Sequence[Plan], length: int) -
 
 
 def list_plans(stack: Stack, options: PlanChoice) -> tuple[list[Member], list[str], list[Plan]]:
-    """Return the members that the model can run, notes on the others, and the plans, starting with the identity."""
+    """Return the members that the model can run, notes on the others, and the plans.
+
+    Members are plans with their families. The first plan is the identity plan.
+    """
     members, unsupported = filter_runnable(stack, options.list_members(stack.depth))
     return list(members), list(unsupported), list(add_identity(stack, members))
 

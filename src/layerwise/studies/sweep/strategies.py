@@ -102,7 +102,7 @@ class Strategies:
         return cls(parts, shares, rows, seed, resamples, ceiling)
 
     def windows(self, *curves: Curve, best: bool = False) -> tuple[int, ...]:
-        """Return the window sizes for which all curves (if `best`, at least one) cost at most `ceiling`, ascending."""
+        """Return the sizes of windows for which all curves (if `best`, at least one) cost at most `ceiling`."""
         return tuple(size for size, is_compared in self.list_compared(*curves, best=best).items() if is_compared)
 
     def list_compared(self, *curves: Curve, best: bool = False) -> dict[int, bool]:

@@ -226,7 +226,7 @@ def add_similarity(cost: CostEstimate, stack: Stack, compared: int, text: EvalDa
 
 
 def select_continued_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
-    """Return the plans that continue prompts.
+    """Return the plans under which prompts are continued.
 
     These are the identity plan, the plans and windows that were requested, and each of the Painters' strategies on a
     window of about half the depth. Of random orders, only the first is used.
@@ -254,7 +254,7 @@ def select_compared_plans(members: Sequence[Member], depth: int) -> tuple[Plan, 
     """Return the plans whose hidden states are compared.
 
     These are the identity plan, the plans that were requested, and the strategies skip and middle repeat for every
-    window (Painters, figure 15), as far as they have at most `MAX_STATES` steps.
+    window (Painters, figure 15), if they have at most `MAX_STATES` steps.
     """
     chosen = (
         member.plan

@@ -179,7 +179,7 @@ def judge_embedding_and_last_layer_first(data: ReportData) -> Finding | None:
 
 
 def judge_weights_alike(data: ReportData) -> Finding | None:
-    """Compare the correlation of two seeds' layer weights with that after permuting the sources.
+    """Compare the correlation of two seeds' layer weights with its value after permuting the states that layers read.
 
     The correlation is computed with and without the initial weights, which all seeds share.
     """

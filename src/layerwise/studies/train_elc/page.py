@@ -47,7 +47,7 @@ from layerwise.results.selection import PRESENT
 from layerwise.studies.train_elc.page_compared import COMPARED, DYNAMICS, difference_findings
 
 MARGIN = 0.05
-"""Maximum distance from uniform weights at which a layer counts as uniform (a test compares it with the measure's)."""
+"""Maximum distance from uniform weights at which a layer counts as uniform."""
 
 DISTANCE = Format(axis="distance from equal shares")
 
@@ -69,7 +69,7 @@ LIKE = {
     ("contrast", None): ("Do surface and linguistic layers form groups?", "as they are"),
     ("contrast", vocab.BEYOND_DISTANCE): ("Do layers form groups beyond the effect of distance?", "beyond distance"),
 }
-"""Questions about the agreement of seeds, and their labels in the figure, by metric and condition."""
+"""Maps metric and condition to a question about the agreement of seeds, and to its label in the figure."""
 AGREED = {"correlation": "mean rank correlation of two seeds", "contrast": "weight, in multiples of a uniform row's"}
 UNIFORM = {True: "uniform", False: "not uniform", None: "inconclusive"}
 
@@ -125,7 +125,7 @@ def label_readers(rows: Iterable[Score]) -> Iterator[Score]:
 
 
 def derive_agreement(data: ReportData) -> Iterator[Score]:
-    """Yield the agreement of the seeds of every variant, and the same after shuffling the sources."""
+    """Yield the agreement of the layer weights of every variant's seeds, and the agreement of shuffled weights."""
     for row in data.rows.where(measure=vocab.SEED_AGREEMENT, against=(None, vocab.SHUFFLED)):
         named = f"{row.variant}, {LIKE[row.metric, row.condition][1]}"
         yield replace(row, task=named, variant=row.against or row.variant, against=None)
@@ -174,7 +174,7 @@ def _describe_uniformity(data: ReportData, distance: Score) -> str:
 
 
 def _describe_spikes(data: ReportData) -> str:
-    """Count the training runs with a spike; empty if no run has enough log entries."""
+    """Count the training runs with a loss spike. The result is empty if no run has enough log entries."""
     run = data.rows.where(measure=vocab.STABILITY)
     variants = run.where(metric="spiked", seed=None).axis("variant")
     spikes = [row for row in run.where(metric="spikes", seed=PRESENT) if row.variant in variants]
@@ -186,7 +186,7 @@ def _describe_spikes(data: ReportData) -> str:
 
 
 def _describe_spreads(data: ReportData) -> tuple[str, bool]:
-    """Compare the spread over seeds with that of the backbone; the flag says whether every ratio is decided."""
+    """Compare the spread over seeds with that of the backbone. The flag is true if every ratio differs from 1."""
     ratios = data.rows.where(measure=vocab.STABILITY, metric="spread_ratio", seed=None)
     if not ratios:
         return "", True

@@ -278,7 +278,7 @@ def prepare_pretrainings(
     arguments: Mapping[str, Any],
     epochs: float | None = None,
 ) -> Pretrainings:
-    """Tokenize the text with the given tokenizer, or with one learned from the text; `epochs` replaces the steps."""
+    """Tokenize the text with the given tokenizer, or with one learned from it. `epochs` replaces the steps if given."""
     reporter.log("loading torch")
     quiet_transformers()
     check_arguments(arguments)

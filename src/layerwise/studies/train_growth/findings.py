@@ -99,7 +99,7 @@ def list_growth_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def make_verdict(data: ReportData) -> Finding | None:
-    """Judge whether the headline schedule beats uniform training, and whether the roles of layers are the reason."""
+    """Judge whether the main schedule beats uniform training, and say whether its choice of layers is the reason."""
     variant = growth.planned(data)
     compared = (
         None if variant is None else _compare_at_equal_cost(data, variant) or _compare_at_equal_steps(data, variant)
@@ -183,7 +183,7 @@ def _name_controls(fates: Mapping[str, Effect], *selected: Effect) -> str:
 
 
 def judge_baseline(data: ReportData) -> Verdict | None:
-    """Judge whether uniform training ends below the bigram baseline; return None if one of the two is missing."""
+    """Judge whether the loss of uniform training is below the bigram baseline. Returns None if a loss is missing."""
     own, null = growth.held_out(data, growth.UNIFORM), growth.find_bigram_loss(data)
     if own is None or null is None:
         return None

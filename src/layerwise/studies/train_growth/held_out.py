@@ -32,7 +32,7 @@ MAX_COUNTED_WINDOWS = 50_000
 """Maximum number of training windows that the baselines count, which are evenly spaced over the text."""
 
 Owner = tuple[str, str]
-"""The benchmark task (or text) and the name of a document."""
+"""The task of a document (the name of its group), and the name of the document."""
 
 
 def make_held_out_row(folder: Path, splits: Splits, device: str, **columns: Any) -> Score:

@@ -78,7 +78,7 @@ def read_allocation(folder: Path, *, phases: int = PHASES, min_effect: float | N
     Layers with an effect below `min_effect` nats/token (default: that of the diagnosis) count as unimportant.
 
     Returns:
-        The allocation, and how the importance was measured, one of `SOURCES`.
+        The allocation, and the source of the importance (one of `SOURCES`).
     """
     with Run.open(folder) as run:
         scores = run.store.scores()

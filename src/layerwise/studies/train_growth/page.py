@@ -54,12 +54,12 @@ COSTS: Mapping[str, tuple[str, float]] = {
 
 
 AXES: dict[str, str] = {vocab.FLOPS: "FLOPs", vocab.SECONDS: "training seconds"}
-"""Costs that the loss is plotted against. The first one decides the verdict."""
+"""Costs that the loss is plotted against. The first cost determines the verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossByCost(Lines):
-    """Plot of the held-out loss of every training run by cost; a line joins the lengths of one variant."""
+    """Plot of the held-out loss of every training run by cost. A line joins the runs of one variant."""
 
     def _ticks(self, xs: set[float], small: bool) -> dict[str, Any]:
         return {"exponentformat": "power"}

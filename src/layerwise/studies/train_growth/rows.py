@@ -96,7 +96,7 @@ class FinishedVariant:
         return {name: seconds for name, seconds in timed.items() if seconds is not None}
 
     def seconds(self, steps: int, step: int, phases: Mapping[str, float], otherwise: float) -> float:
-        """Return the seconds until `step` of `steps`, given the seconds per step of `phases` or else `otherwise`."""
+        """Return the seconds until `step` of `steps`, given each phase's seconds per step (default: `otherwise`)."""
         return self.sum_until(steps, step, [phases.get(phase.name, otherwise) for phase in self.schedule.phases])
 
     def sum_until(self, steps: int, step: int, per_step: Sequence[float]) -> float:
@@ -254,7 +254,7 @@ def _compute_savings(
 
 
 def _read_curves(of: FinishedVariant, cost: ModelCost) -> dict[int, Sequence[CostPoint]]:
-    """Return the validation losses by cost and seed (by expected FLOPs if the schedule draws layers at random)."""
+    """Return the validation losses and their costs for each seed. FLOPs are estimated from the schedule."""
     shares, phases, usual = phase_shares(of.schedule, cost), of.phase_seconds(), of.seconds_per_step()
     curves: dict[int, Sequence[CostPoint]] = {}
     for seed, record in of.records.items():

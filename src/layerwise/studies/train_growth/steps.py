@@ -49,7 +49,7 @@ IMPORTANCE_TOKENS = 50_000
 
 
 class LearningRateSweep:
-    """Trains variants at several learning rates and, at the best rate, with several warmups; keeps their losses."""
+    """Trains variants at several learning rates and, at the best rate, with several warmups. Keeps the losses."""
 
     def __init__(self, design: GrowthDesign, study: Study) -> None:
         self.design = design
@@ -67,7 +67,7 @@ class LearningRateSweep:
                 self.warmups[name] = dict(sorted({self.design.task.settings.warmup: losses[best], **tried}.items()))
 
     def settings_of(self, name: str) -> Settings:
-        """Return the settings chosen for a variant or a similar one; otherwise the default settings."""
+        """Return the settings chosen for a variant, or for the most similar tuned variant, or the default settings."""
         usual = self.design.task.settings
         rates = {tuned: select_rate(losses) for tuned, losses in self.losses.items()}
         warmups = dict.fromkeys(rates, usual.warmup)
@@ -112,7 +112,7 @@ class LearningRateSweep:
 def build_known(
     design: GrowthDesign, variants: Mapping[str, GrowthSchedule | None], importance: Path | None, seed: int
 ) -> tuple[dict[str, GrowthSchedule], list[str]]:
-    """Return the schedules known before training, and notes on them; `importance` is the folder of a diagnosis."""
+    """Return the schedules known before training, and notes on them. `importance` is the folder of a diagnosis."""
     depth = design.task.stack.depth
     schedules = build_schedules(variants, depth)
     if importance is None:
@@ -143,7 +143,7 @@ def build_named_controls(
 def measure_importance(
     study: Study, design: GrowthDesign, sweep: LearningRateSweep, uniform: GrowthSchedule, seed: int
 ) -> tuple[dict[str, GrowthSchedule], list[str]]:
-    """Measure the importance of layers in the best uniform trial; return its schedule, the controls, and notes."""
+    """Measure the importance of layers in the best uniform trial. Returns its schedule, the controls, and notes."""
     training = sweep.training_at_best(UNIFORM, uniform)
     measure = partial(_measure_schedule, task=design.task, training=training, seed=seed)
     try:

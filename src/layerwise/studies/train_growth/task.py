@@ -77,8 +77,8 @@ class GrowthTask:
 
     Args:
         validation_corpus: Complete documents of the validation windows.
-        pretrained: The initial weights are those of a checkpoint.
-        reinitialized: The weights of the checkpoint are replaced with random ones.
+        pretrained: True if the initial weights are those of a checkpoint.
+        reinitialized: True if the weights of the checkpoint are replaced with random ones.
         left_out: Share of the training tokens that are in no complete window.
     """
 

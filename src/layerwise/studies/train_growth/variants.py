@@ -25,7 +25,7 @@ CONTROLS = (PERMUTED, REVERSED, RANDOM)
 """Controls of the schedule `importance`."""
 
 PHASED = (IMPORTANCE, PUBLISHED)
-"""Schedules whose learning rate is tuned; other schedules use the rate of the first one."""
+"""Schedules whose learning rate is tuned. Other schedules use the first of the tuned rates."""
 
 SHORTEST = 0.8
 """Length of the shortest uniform training as a share of the budget, unless a variant is shorter."""
@@ -41,7 +41,7 @@ _GRAIN = 0.05
 def read_variants(names: Sequence[str], *, has_importance_run: bool) -> dict[str, GrowthSchedule | None]:
     """Return the variants by name: a schedule for each file, and None for presets, `importance` and its controls.
 
-    A control, or the run of a diagnosis, requires the schedule `importance`.
+    Controls, and an importance run, require the schedule `importance`.
     """
     variants: dict[str, GrowthSchedule | None] = {}
     for text in names:
@@ -93,7 +93,7 @@ def build_schedules(variants: Mapping[str, GrowthSchedule | None], depth: int) -
 
 
 def build_controls(schedule: GrowthSchedule, seed: int) -> dict[str, GrowthSchedule]:
-    """Return `importance` and its random controls; there are no controls if the schedule trains all layers alike."""
+    """Return `importance` and its controls. There are no controls if the schedule trains all layers alike."""
     own = replace(schedule, name=IMPORTANCE)
     order = draw_permutation(own, seed)
     if order is None:
@@ -155,7 +155,7 @@ def list_uniform_lengths(steps: Iterable[int], budget: int, least: float = SHORT
 
 
 def list_tuned_variants(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the variants to tune: uniform and those in `PHASED` or, if there are none, the first other one.
+    """Return the variants to tune: `uniform`, and those in `PHASED` or, if there are none, the first other variant.
 
     >>> list_tuned_variants(["uniform", "published", "ramp"]), list_tuned_variants(["uniform", "stacking", "ramp"])
     (('uniform', 'published'), ('uniform', 'stacking'))

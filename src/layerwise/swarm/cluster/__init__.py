@@ -1,1 +1,1 @@
-"""Ray: the cluster that a swarm, a sweep or a study is spread over. Nothing else of layerwise imports Ray."""
+"""Run swarms and sweeps on a Ray cluster. No other package of layerwise imports Ray."""

@@ -36,7 +36,7 @@ NOT_INSTALLED = (
 )
 
 STORE_BYTES = 100_000_000
-"""Size of the object store of a cluster on this machine (Ray's minimum is 75 MB); larger objects spill to disk."""
+"""Size of the object store of a cluster on this machine (Ray's minimum is 75 MB). Larger objects are stored on disk."""
 
 GCS_SECONDS = 10
 """Seconds after which a cluster on this machine ends if it loses its control store (GCS)."""
@@ -55,7 +55,7 @@ def import_ray() -> ModuleType:
 
 
 class Connection:
-    """A connection to a cluster; `close` also shuts down a cluster that this connection started."""
+    """A connection to a cluster. If the connection started the cluster, `close` shuts the cluster down."""
 
     def __init__(self, address: str, processors: int) -> None:
         """Connect to the cluster at `address` (`HOST:PORT` or `auto`), or start one with `processors` CPUs (`local`).

@@ -15,7 +15,7 @@ from layerwise.swarm.cluster.connection import LOCAL, Connection, format_cause, 
 MAX_RETRIES = 3
 
 OpenTask: TypeAlias = Callable[[Any], Callable[[Any], Any]]
-"""Function that each process calls once with the shared value. It returns the function that computes a task."""
+"""Function that each process calls once with the shared value. It returns a function that computes one task."""
 
 _WAIT = 1.0
 
@@ -44,7 +44,7 @@ class RayTasks:
         """Run every task and yield its number and result as it finishes.
 
         Raises:
-            LayerwiseError: If a task raises one.
+            LayerwiseError: If a task raises a `LayerwiseError`.
             SwarmError: If a task raises another exception or exhausts its retries.
         """
         reference = self._ray.put(shared)

@@ -1,9 +1,9 @@
 """A node holds some layers of a model, and the caches of each request.
 
-It answers every message, even if it fails to process it. It counts the passes of each request through each layer
-evaluation, so that lost and repeated calls are detected. One-token calls of several requests run as one batch: keys and
-values of shorter texts are padded on the left and masked, as in `generate`. Hidden states then differ by rounding from
-those computed without a batch.
+It answers every message, including those that it cannot process. It counts the passes of each request through each
+layer evaluation, so that lost and repeated calls are detected. One-token calls of several requests run as one batch:
+keys and values of shorter texts are padded on the left and masked, as in `generate`. Hidden states then differ by
+rounding from those computed without a batch.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ CHANNEL = "LAYERWISE_SERVER"
 
 
 class Generate(msgspec.Struct, tag=True, frozen=True):
-    """Generate the answer to a prompt. `made` are the tokens of the answer that exist already."""
+    """Generate the answer to a prompt. `made` are the tokens of the answer that were already generated."""
 
     request: str
     ids: tuple[int, ...]

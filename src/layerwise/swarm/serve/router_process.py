@@ -56,10 +56,10 @@ log = logging.getLogger("layerwise.swarm.serve")
 R = TypeVar("R", AnswerReport, ScoreReport, ReadyReport)
 
 MAX_ROUTER_FAILURES = 3
-"""Number of routers that may fail during a request; then it is refused, since it may be the cause."""
+"""Number of routers that may fail during a request. Then the request is refused, since it may be the cause."""
 
 MAX_FAILED_STARTS = 3
-"""Consecutive failed starts after which requests are refused until a router starts."""
+"""Number of consecutive failed starts after which requests are refused until a router starts."""
 
 MAX_SILENCE_SECONDS = 60.0
 """Seconds without an overview after which a router is considered hung."""
@@ -67,7 +67,7 @@ MAX_SILENCE_SECONDS = 60.0
 STDERR = 2
 
 EXIT_SECONDS = 10.0
-"""Maximum seconds until a router that failed to start has exited."""
+"""Maximum seconds to wait until a router that failed to start exits."""
 
 MAX_RESTART_WAIT = 30.0
 """Maximum seconds between two attempts to start a router."""
@@ -183,7 +183,7 @@ class RouterProcess:
         self._closing = False
 
     async def start(self) -> None:
-        """Start the first router. If this fails, the error is raised."""
+        """Start the first router, and raise its error if it fails."""
         router = await self._begin()
         try:
             self.tokenizer = await asyncio.to_thread(self._open_tokenizer) if self._model.reads_text else None

@@ -34,7 +34,7 @@ def run(gather: Callable[[], Awaitable[Service]], settings: ServeSettings, annou
     """Serve a swarm until a signal in `STOP_SIGNALS`.
 
     The port is bound before the nodes start. After the first signal, running requests have `drain_seconds` to finish. A
-    second signal ends them.
+    second signal ends these requests.
 
     Args:
         gather: Function that creates the swarm.

@@ -49,7 +49,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "function_call": ("none", "auto"),
     "parallel_tool_calls": (True, False),
 }
-"""Fields of OpenAI's API that are not implemented, and the values of each that are accepted, in addition to null."""
+"""Fields of OpenAI's API that are not implemented, with the values that are accepted in addition to null."""
 
 
 class StreamOptions(BaseModel):

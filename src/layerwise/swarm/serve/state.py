@@ -35,7 +35,7 @@ class RequestDeadline:
         self._waiting: asyncio.Timeout | None = None
 
     async def wait(self, work: Awaitable[T]) -> T:
-        """Return the result of `work`, or cancel it at the deadline and raise the `RequestError`."""
+        """Return the result of `work`, or cancel it at the deadline and raise a `RequestError`."""
         try:
             async with asyncio.timeout_at(self.at) as self._waiting:
                 return await work
