@@ -147,7 +147,7 @@ def test_wirings_of_another_model_are_refused() -> None:
         ElcWiring(tiny("ltg"))
     with pytest.raises(PlanError, match="the layer weights must have 3 layers and 3 rows"):
         ElcWiring(tiny("elc")).set_edges(LayerWeights.identity(4))
-    with pytest.raises(PlanError, match="softmax weights must not be negative"):
+    with pytest.raises(PlanError, match="outputs of a softmax, so they must not be negative"):
         ElcWiring(tiny("elc")).set_edges(LayerWeights.of([[1, 0, 0], [-0.5, 1.5, 0], [0, 0, 1]], 3))
     with pytest.raises(ModelError, match="the variant must be ltg"):
         rewired(tiny("elc"))

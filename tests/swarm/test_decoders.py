@@ -51,7 +51,7 @@ def test_shared_key_value_layers_are_rejected() -> None:
 def test_models_with_block_state_are_rejected(name: str) -> None:
     ids, _ = prompts(1)
     with pytest.raises(
-        UnsupportedModelError, match=r"^\w+ computes different hidden states if it reads a text in two passes"
+        UnsupportedModelError, match=r"^the hidden states of \w+ change if it reads a text in two passes"
     ):
         gather(inspect_model(specimen.build(named(name)), ids), 5, 1, schedule=Schedule())
 

@@ -70,7 +70,7 @@ class Writing:
     Attributes:
         folder: The output folder.
         overwrite: Replace an existing model.
-        prove: Compare logits (default: only for small models).
+        prove: Compare the logits of the saved model and the plan (default: only for small models).
         max_shard_size: Maximum size of a shard in bytes.
         layers: Module path of the blocks.
         compact: Store each layer once.

@@ -71,8 +71,8 @@ def _weights(file: GGUFFile) -> dict[str, GGUFWeight]:
 
     if not is_read_by_tensor(file):
         raise UnsupportedModelError(
-            f"transformers reads all tensors of {file.architecture} at once; convert the folder with llama.cpp's "
-            "convert_hf_to_gguf.py"
+            f"layerwise cannot convert {file.architecture}, because transformers reads all of its tensors at once; "
+            "convert the folder with llama.cpp's convert_hf_to_gguf.py"
         )
     with torch.device("meta"), no_init_weights():
         model = from_config("AutoModelForCausalLM", gguf_config(file))

@@ -183,7 +183,7 @@ def damped_repeats(depth: int) -> tuple[Member, ...]:
 
 
 def bits(depth: int, types: Iterable[str] = INTEGER_TYPES) -> tuple[Member, ...]:
-    """Quantize each layer in turn to each GGUF type in `types`. The strategy is the type.
+    """Quantize each layer in turn to each GGUF type in `types`, which is the `strategy` of the member.
 
     >>> [str(member.plan) for member in bits(3, types=("Q4_0", "Q8_0"))]
     ['Q4_0:0 1 2', '0 Q4_0:1 2', '0 1 Q4_0:2', 'Q8_0:0 1 2', '0 Q8_0:1 2', '0 1 Q8_0:2']

@@ -40,7 +40,7 @@ class TrainedModels:
 
     @classmethod
     def to_push(cls, options: Mapping[str, Any], models: Mapping[str, Path]) -> TrainedModels:
-        """Return the models that the options of a verb ask to push."""
+        """Return the models to push, as given by the options of a command (push, model, private, overwrite)."""
         overwrite = bool(options.get("overwrite"))
         folders = {name_repository(options["push"], label, len(models)): path for label, path in models.items()}
         result = cls(folders, options.get("model"), bool(options.get("private")), overwrite)

@@ -184,8 +184,8 @@ def split_text(data: EvalData, seed: int) -> dict[str, EvalData]:
     if count < MIN_SPLIT_DOCUMENTS:
         raise DataError(
             f"{data.name} must have at least {MIN_SPLIT_DOCUMENTS} documents or windows ({MIN_UNITS} in each of "
-            f"{len(SHARES)} parts), got {data.documents} documents with {len(data.windows)} windows. Pass more "
-            "documents, or a smaller --max-length."
+            f"the parts {', '.join(SHARES)}), got {data.documents} documents with {len(data.windows)} windows. Pass "
+            "more documents, or a smaller --max-length."
         )
     ends = [round(sum(list(SHARES.values())[:number]) * count) for number in range(len(SHARES) + 1)]
     if ends[2] - ends[1] < MIN_UNITS:

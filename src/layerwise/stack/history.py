@@ -55,7 +55,7 @@ class DepthHistory:
         return DepthHistory(tuple(source for source, _ in kept), tuple(state for _, state in kept))
 
     def read(self, weights: Tensor, missing: Missing = "renormalize") -> Tensor:
-        """Return the input of layer n: the sum of the sources 0 to n, weighted with its n + 1 `weights`.
+        """Return the input of layer n, a weighted sum of the embedding and of the outputs of layers 0 to n - 1.
 
         If sources are missing, "renormalize" rescales the remaining weights to the sum of all weights, "keep" does not
         change them, and "inherit" adds the weight of each missing source to the previous source that is present.

@@ -347,14 +347,15 @@ class Stack:
         if captured is None:
             raise ModelError(
                 f"layerwise cannot build example inputs for {type(self.model).__name__}, which it needs to find the "
-                "sublayers. Call stack.branches(stack.capture(**inputs)) once, then run the plan in place."
+                "sublayers. Call stack.branches(stack.capture(**inputs)) once, then use `with stack.under(plan)`."
             )
         return captured
 
     def states(self, plan: Plan | str, captured: Capture) -> Iterator[Tensor]:
         """Yield the hidden state before the first step of `plan` and after each step.
 
-        After the last step of a branch, yield the input of the next branch or, if there is none, the merged state.
+        Each state is the input of the next step: in a parallel group, every branch starts from the input of the group,
+        and the state after the last branch is the merged one.
 
         Example:
             >>> from layerwise import load

@@ -48,7 +48,7 @@ class HistoryTracker:
         self._ways[embedding] = HistoryStep(None, layer=-1)
 
     def note(self, layer: int, before: Tensor, after: Tensor) -> Tensor:
-        """Record that `layer` computed `after` from `before`; return `after`, or an alias if it is `before` itself."""
+        """Record that `layer` computed `after` from `before`, and return `after`, or a view if both are the same."""
         if after is before:
             after = after.view_as(after)
         self._ways[after] = HistoryStep(self.of(before), layer)
@@ -134,7 +134,7 @@ class KeyValueSharing:
 
 
 class KeyValueTracker:
-    """Remembers the shared keys and values that belong to each hidden state of a model."""
+    """Remembers, for each hidden state, the keys and values that earlier layers wrote for later layers to read."""
 
     def __init__(self, sharing: KeyValueSharing, model: str) -> None:
         self.sharing = sharing

@@ -320,7 +320,7 @@ def check_split_passes(stack: Stack, node: Node) -> None:
         node.handle(Release(request))
     if not agree(split, single, len(layers)):
         raise UnsupportedModelError(
-            f"{type(stack.model).__name__} computes different hidden states if it reads a text in two passes, with "
-            "another text in between, than in one pass. A swarm needs equal states, since it serves several requests "
+            f"the hidden states of {type(stack.model).__name__} change if it reads a text in two passes, with another "
+            "text in between, instead of in one pass. A swarm needs equal states, since it serves several requests "
             "at once and recomputes texts after a failure. Run the model in one process with `generate` instead."
         )

@@ -44,10 +44,10 @@ def _quantile(seconds: Collection[float], share: float) -> float:
 class Latencies:
     """Latencies of one node's calls, and the deadlines derived from them, in seconds.
 
-    As long as there are few calls, the deadline is `first` plus time for the work. No deadline is below `floor`. Calls
-    are grouped by work (layer evaluations x tokens x sequences) in powers of four. Latency is assumed to grow with the
-    work, at most in proportion. A group with few calls is therefore bounded by the groups with less and more work. If a
-    node becomes slow, its deadline grows up to a fixed limit.
+    Until enough calls were timed, the deadline is `first` plus a fixed time per unit of work. No deadline is below
+    `floor`. Calls are grouped by work (layer evaluations x tokens x sequences) in powers of four. Latency is assumed to
+    grow with the work, at most in proportion. A group with few calls is therefore bounded by the groups with less and
+    more work. If a node becomes slow, its deadline grows up to a fixed limit.
     """
 
     first: float = 10.0

@@ -205,7 +205,7 @@ def test_the_limit_uses_most_of_the_minutes(clock: Clock, minutes: int, models: 
 def test_too_few_minutes_are_an_error_with_the_required_number(clock: Clock) -> None:
     clock.each = 1.0
     arguments: dict[str, Any] = {"models": 1, "began": 0.0, "options": ScoringOptions()}
-    with pytest.raises(OptionError, match=r"--minutes must be at least 2, because one pair of each of 3"):
+    with pytest.raises(OptionError, match=r"--minutes must be at least 2, got [^:]+: one pair of each of the 3"):
         choose_limit(1, clock.open, [suite([50, 50, 50])], **arguments)
     clock.now = 0.0
     limit, _ = choose_limit(2, clock.open, [suite([50, 50, 50])], **arguments)

@@ -89,7 +89,8 @@ def split_documents(corpus: Corpus) -> Corpus:
 def divide_corpus(corpus: Corpus, shares: Sequence[float], seed: int) -> list[Documents]:
     """Divide documents into one part per share, drawn from `seed` and stratified by task. Equal texts stay together.
 
-    If a text has fewer chunks than there are parts, they go to the first part, provided that enough documents remain.
+    If a text has fewer chunks than there are parts, its chunks stay together in the first part, unless the other
+    documents and chunks are fewer than the parts.
     Raises `DataError` if there are fewer distinct documents than parts.
     """
     same: dict[str, list[Document]] = defaultdict(list)

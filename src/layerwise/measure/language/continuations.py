@@ -74,7 +74,7 @@ def encode_prompt(stack: Stack, prompt: str, new_tokens: int, *, chat: bool = Fa
 
 
 def score_continuation(stack: Stack, plan: Plan, ids: Tensor, tokens: Sequence[int]) -> list[float]:
-    """Return the log-probability in nats of each of `tokens` after the prompt `ids` (1, seq) under `plan`."""
+    """Return log p in nats of each of `tokens`, given the prompt `ids` (1, seq) and the tokens before it."""
     answer = torch.tensor([list(tokens)], device=ids.device)
     inputs = {"input_ids": torch.cat([ids, answer], dim=1)}
     inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])

@@ -75,12 +75,12 @@ def recovery(
 ) -> list[Score]:
     """Damage `layers` one at a time, fine-tune on half of the documents of `data`, and evaluate on the other half.
 
-    The damage `noise_50` adds N(0, (0.5 std(W))^2) to each tensor W, as published. `equal_damage` scales this noise to
+    The damage `noise_50` adds N(0, (0.5 std(W))^2) to each tensor W (arXiv 2603.19348). `equal_damage` scales it to
     a given loss increase on the evaluation text. `reinitialize` draws new initial weights (Zhang, Bengio and Singer,
     JMLR 2022, arXiv 1902.01996, section 3). The control is the undamaged model, trained on the same batches.
 
-    Each layer, damage and scope has these rows, with Student t intervals over seeds. If the damage is within the
-    tolerance, there is only the first row.
+    Each layer and treatment has these rows, with Student t intervals over seeds. If the mean loss increase is at most
+    `recipe.tolerance`, there is only the first row.
 
         initial_damage   nats/token above the control before fine-tuning
         steps            mean number of steps to recover, where runs that do not recover count with all steps

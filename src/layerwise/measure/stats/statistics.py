@@ -189,7 +189,7 @@ def paired_bootstrap(
 
 @dataclass(frozen=True, slots=True)
 class ResampledStratum:
-    """A stratum's contribution to each plan's ratio: observed, (plans,), and in resamples, (resamples, plans)."""
+    """A stratum's contribution to each plan's ratio: `value` (plans,) as observed, `drawn` (resamples, plans)."""
 
     units: int
     value: Numbers

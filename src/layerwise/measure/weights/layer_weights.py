@@ -261,8 +261,8 @@ Reader = tuple[int | None, str | None]
 def uniformity_distances(weights: ArrayLike) -> Numbers:
     """Return how far each layer's weights are from equal weights, 1/2 sum_i |alpha_i - 1/n|, rounded to 12 digits.
 
-    Weights (..., readers, sources) give distances (..., readers). Reader n, which is layer n or the output, has n + 1
-    sources, or all of them if there are fewer.
+    Weights (..., readers, sources) give distances (..., readers). Reader n (layer n, or the output) reads the
+    first n + 1 sources, or all of them if there are fewer; its other weights are ignored.
 
     >>> uniformity_distances([[1.0, 0.0], [0.9, 0.1]]).round(6).tolist()
     [0.0, 0.4]

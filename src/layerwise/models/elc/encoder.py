@@ -50,7 +50,7 @@ class Embedding(nn.Module):
         return self.dropout(self.norm(vectors))
 
     def distances(self, length: int) -> tuple[Tensor, Tensor]:
-        """Return the distance embeddings, `(<= 2C - 1, width)`, and their row for each token pair, `(seq, seq)`."""
+        """Return the distance embeddings `(rows, width)`, and the row of each pair of tokens `(seq, seq)`."""
         config = self.config
         first = bucket(1 - length, config.position_buckets, config.max_position_embeddings)
         last = bucket(length - 1, config.position_buckets, config.max_position_embeddings)

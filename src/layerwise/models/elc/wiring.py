@@ -53,7 +53,8 @@ class ElcWiring(nn.Module):
             weights = torch.tensor(row[: reader.sources], dtype=torch.float64, device="cpu")
             if reader.softmax and (weights < 0).any():
                 raise PlanError(
-                    "softmax weights must not be negative; use layer weights of the same variant as the model"
+                    "the layer weights of this model are outputs of a softmax, so they must not be negative; use layer "
+                    "weights of a model of the same ELC-BERT variant"
                 )
             reader.scalars.copy_(weights.log() if reader.softmax else weights)
 

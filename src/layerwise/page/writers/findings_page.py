@@ -30,9 +30,10 @@ def published_chapter(data: ReportData) -> Chapter:
     model = data.manifest.get("model")
     name = model_name(str(model)) if model else "this model"
     tested = (
-        f"{format_count(len(findings), 'published finding')} tested on {name}: {_count_verdicts(findings)}. A verdict"
-        " says whether the statement of the paper holds; the answer is to the question. An effect counts if its"
-        " interval excludes zero and extends beyond the smallest effect that counts, unless the rule says otherwise."
+        f"{format_count(len(findings), 'published finding')} tested on {name}: {_count_verdicts(findings)}. The verdict"
+        " says whether the statement of the paper holds; the answer answers the question, so “supported” can go with"
+        " “No”. Unless its rule says otherwise, an effect counts if its interval excludes zero and is not entirely"
+        " smaller than the margin, the smallest effect that counts."
     )
     papers = sorted(group_by_paper(findings).items(), key=lambda each: -len(each[1]))
     body = (
@@ -76,7 +77,7 @@ def _statement(finding: Finding) -> tuple[str, str]:
 
 
 def _rule(finding: Finding) -> str:
-    margin = f"Smallest effect that counts: {finding.margin:g} {finding.unit}".rstrip() + "." if finding.margin else ""
+    margin = f"Margin: {finding.margin:g} {finding.unit}".rstrip() + "." if finding.margin else ""
     return " ".join(filter(None, (margin, finding.rule)))
 
 

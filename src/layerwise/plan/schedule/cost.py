@@ -116,7 +116,8 @@ def steps_for(schedule: GrowthSchedule, cost: ModelCost, budget_steps_of_uniform
     mean = share_of_uniform(schedule, cost)
     if mean < MIN_SHARE:
         raise PlanError(
-            f"a step of the schedule {schedule.name} costs too little to reach the budget; train more layers"
+            f"a step of the schedule {schedule.name} costs less than {MIN_SHARE:g} of a step of uniform training, so "
+            "the budget would take too many steps; train more layers"
         )
     nominal = round(budget_steps_of_uniform / mean)
     reach = len(shares) + 1

@@ -146,7 +146,7 @@ def read_layers(text: object, what: str, depth: int) -> tuple[int, ...]:
     if type(text) is int and text >= 0:
         return (text,)
     if type(text) is not str:
-        raise PlanError(f"{what} must be layers such as 0-3 8, all or none, got {describe_value(text)}")
+        raise PlanError(f"{what} must be all, none, or layers such as 0-3 8, got {describe_value(text)}")
     if text.strip() in (NONE, ALL):
         return tuple(range(depth)) if text.strip() == ALL else ()
     try:

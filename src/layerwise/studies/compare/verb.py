@@ -86,10 +86,10 @@ def compare(
     Given runs of `layerwise sweep` or `layerwise diagnose`, the page compares strategies by percent of the depth,
     single layers, the similarity of hidden states, and the findings on published statements.
 
-    Given evaluations, from lm-eval (--log_samples) or a sweep (RUN/lm_eval/PLAN), each one is compared with the first
-    document by document. With --fail-if-worse X, the exit code is 1 if some metric is shown to be worse by more than X,
-    in the metric's unit; the error rate is 5 % over all tasks and metrics together. Exit code 0 does not prove that no
-    metric is worse. No model is loaded.
+    Given evaluations, from lm-eval (--log_samples) or a sweep (RUN/lm_eval/PLAN), each one is compared, document by
+    document, with the first evaluation. With --fail-if-worse X, the exit code is 1 if some metric is shown to be worse
+    by more than X, in the metric's unit; the error rate is 5 % over all tasks and metrics together. Exit code 0 does
+    not prove that no metric is worse. No model is loaded.
 
     Args:
         runs: Run directories or evaluations.

@@ -52,8 +52,8 @@ CORE = Question(
     "Is there a core of layers that matters far more than the rest?",
     "The median effect of skipping a layer in the range must exceed twice that of the other layers. The published"
     " range is scaled to the depth of the model. Ranges shifted by up to 1/15 of the depth are also tested, and the"
-    " intervals are corrected for all of them. The paper also replaces layers by the average of their"
-    " neighbors. A diagnosis repeats this and, as a control, replaces them by random weights of the same norm.",
+    " intervals are corrected for all of them. The paper also replaces layers by the average of their neighbors."
+    " `layerwise diagnose` repeats this and, as a control, replaces layers with random weights of the same norm.",
     Published(PAPER, "A contiguous core of layers matters far more than the rest.", "layers 8–11 of 30", "metric 2"),
     "nats/token (median effect of the range minus twice that of the other layers)",
     0.0,

@@ -160,7 +160,7 @@ def list_next_steps(data: ReportData) -> Iterator[str]:
     if useless and len(useless) < data.depth:
         plan = skip(Plan.identity(data.depth), *useless)
         yield (
-            "Next: the effects of single layers do not add up, so measure the model without"
+            "Next: the effects of single layers are not additive, so measure the model without"
             f" {_name_layers(list(map(str, useless)), 0)}:"
             f' layerwise sweep {model} --text PATH --plan "{plan}"'
         )

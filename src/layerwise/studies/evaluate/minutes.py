@@ -94,8 +94,8 @@ def choose_limit(
     if limit < 1:
         needed = before + per_pair * len(sizes)
         raise OptionError(
-            f"--minutes must be at least {int(needed / 60 / USED) + 1}, because one pair of each of {len(sizes):,} "
-            f"paradigms takes about {format_duration(needed)}, got {minutes:g}. Pass more minutes, or fewer suites."
+            f"--minutes must be at least {int(needed / 60 / USED) + 1}, got {minutes:g}: one pair of each of the "
+            f"{len(sizes):,} paradigms takes about {format_duration(needed)}. Pass more minutes, or fewer suites."
         )
     return limit, (
         f"pairs: {scored[limit]:,} of {sum(sizes):,}, for about {format_duration(scored[limit] * per_pair)} "

@@ -184,7 +184,7 @@ def _take_share(part: Statistic, other: Statistic) -> Statistic:
 
 
 def contrast_loops(strategies: Strategies) -> Iterator[Score]:
-    """Yield rows about the best number of loops (figure 10), which is selected again in each resample.
+    """Yield rows about the best number of loops (Sun et al., figure 10), which is selected again in each resample.
 
     slope                    slope of the best number of loops over window sizes (least squares)
     at_end                   number of windows for which the largest number of loops is best

@@ -112,13 +112,12 @@ def _describe_inconclusive(rows: Sequence[Score], level: float) -> str:
     else:
         have = "has" if len(inconclusive) == 1 else "have"
         without = f"{name_layers(row.layer for row in inconclusive)} {have} no significant effect"
-    answer = f"After correction for {len(rows):,} comparisons, {without}"
+    even = "" if len(within) == len(inconclusive) else ", even where the interval excludes zero"
+    answer = f"After correction for {len(rows):,} comparisons, {without}{even}"
     if limits:
         missed = f"; effects up to {format_number(max(limits))} nats/token could have been missed"
-        contain = "interval contains" if len(within) == 1 else "intervals contain"
-        zero = f", and for {name_layers(row.layer for row in within)} the {contain} zero"
-        there = "" if within == inconclusive else " there"
-        answer += f"{there and zero}{describe_tokens_needed(within, DEFAULT_EFFECT) or missed}{there}"
+        where = even and f" in {name_layers(row.layer for row in within)}, where it contains zero"
+        answer += f"{describe_tokens_needed(within, DEFAULT_EFFECT) or missed}{where}"
     return f"{answer}."
 
 

@@ -75,7 +75,7 @@ ALL_NEEDED = Question(
         "a curve, no number",
         "section 3.2, figure 4",
     ),
-    "(share of the cost per layer that is saved by skipping a few layers instead of the whole middle)",
+    "(saving in cost per layer when a few layers are skipped instead of the whole middle: 1 − a / b)",
     MIN_SAVED,
 )
 SAME_FUNCTION = Question(
@@ -144,10 +144,9 @@ LOOPING = Question(
 )
 RANKING = Question(
     "Which strategies hurt least?",
-    f"{COSTS_RULE} Each of the {len(PAIRS)} pairs of strategies is compared with a 99 % interval. The ranking is"
-    " supported"
-    f" if at least"
-    f" {MIN_AS_PUBLISHED} pairs rank as published, which a random ranking reaches in 3 of 100 cases. It is"
+    f"{COSTS_RULE} The two strategies of each of the {len(PAIRS)} pairs are compared with a 99 % interval for their"
+    f" difference. The ranking is supported if at least {MIN_AS_PUBLISHED} pairs rank as published,"
+    " which a random ranking reaches in 3 of 100 cases. It is"
     f" contradicted if at least {MIN_REVERSED} pairs are reversed.",
     Published(
         PAPER,

@@ -54,7 +54,7 @@ class ModelReport(msgspec.Struct, tag=True, frozen=True):
 
 
 class TokenReport(msgspec.Struct, tag=True, frozen=True):
-    """The next token of an answer. If the spans have changed, `spans` holds those of all tokens so far."""
+    """The next token of an answer. `spans` describes all tokens so far; None if it has not changed."""
 
     request: str
     token: int
