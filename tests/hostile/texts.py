@@ -114,7 +114,7 @@ _TEXTS = (
     _lines(_json(text=3), ("line 1", '"text"')),
     _lines(_json(text=SCORED, id=["a"]), ("line 1", "id must be text or an integer, got ['a']")),
     _lines(b"".join(_json(text=f"{n} {SCORED}", id=n) for n in range(8)), None),
-    _lines(_json(text=SCORED, id=7), ("1 window of", "at least 8", "--max-length")),
+    _lines(_json(text=SCORED, id=7), ("1 window with", "at least 8", "--max-length")),
     _lines(_json(text=SCORED, id=7) * 2, "must be unique"),
     _lines(_json(text="abc", answer_start=99), "answer"),
     _lines(_json(text="abc", answer_start=True), "answer_start must be a number of characters, got True"),

@@ -41,7 +41,7 @@ EVERY_DECODER = every_type(
 def test_shared_key_value_layers_are_rejected() -> None:
     ids, _ = prompts(1)
     with pytest.raises(
-        UnsupportedModelError, match=r"^cannot capture a pass of Gemma4ForCausalLM: its layers read the states"
+        UnsupportedModelError, match=r"^cannot capture a pass of Gemma4ForCausalLM: its layers need the states"
     ):
         gather(inspect_model(specimen.build(named("gemma4_text")), ids), 5, 1, schedule=Schedule())
     gc.collect()

@@ -50,7 +50,7 @@ def of_layers(*shown: int, adjusted: float = 0.2, low: float = 6.7) -> str:
 def test_answers_agree_with_their_intervals() -> None:
     text = of_layers(*range(6))
     assert "could have been missed" not in text
-    assert text.endswith("After correction for 6 comparisons, none of the 6 layers has a significant effect.")
+    assert text.endswith("none of the 6 layers has a significant effect, even where the interval excludes zero.")
     assert of_layers(*range(6), low=-0.1).endswith(
         "After correction for 6 comparisons, none of the 6 layers has a significant effect; more than 1,000 times as"
         " much text would be needed to detect an effect of 0.01 nats/token."

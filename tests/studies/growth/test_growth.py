@@ -140,7 +140,7 @@ def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: 
         (("--batch-size", "2000"), "--batch-size must be at most 954"),
         (("--epochs", "2.5"), "must train for at most 2 epochs, got 2.5 "),
         (("--epochs", "2", "--schedules", "stacking"), "stacking, at the cost of uniform training, must train"),
-        (("--steps", "3"), "its share of"),
+        (("--steps", "3"), "a share of"),
         (("--max-length", "100"), "--max-length must be at most the 64 positions of the model"),
         (("--max-length", "64", "--steps", "9", "--from-scratch"), "Remove --from-scratch"),
     ],
