@@ -45,6 +45,11 @@ class PlanChoice:
         for name in families:
             if name not in FAMILIES:
                 raise PlanError(f"Unknown family {name!r}; {near_matches(name, FAMILIES)}")
+        if repeated := [name for name in dict.fromkeys(families) if list(families).count(name) > 1]:
+            raise OptionError(
+                f"{spell('families')} must name each family once, got {repeated[0]} several times. "
+                f"Write {','.join(dict.fromkeys(families))}."
+            )
         windows = tuple(parse_range(spell("window"), text) for text in window)
         choice = cls(tuple(families), tuple(parse_plan(str(plan)) for plan in plans), windows, loops, times)
         choice.count_loops()

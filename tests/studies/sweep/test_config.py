@@ -42,6 +42,10 @@ def test_windows_loops_and_repeats_follow_the_options() -> None:
         ({"loops": "1-4"}, "^loops requires families looped"),
         ({"new_tokens": 3}, "^new_tokens requires prompt"),
         ({"families": ("painter",)}, "Unknown family 'painter'; did you mean painters"),
+        (
+            {"families": ("painters", "looped", "painters")},
+            "^families must name each family once, got painters several times. Write painters,looped.$",
+        ),
         ({"plans": ("0-3 (1",)}, "never closed"),
     ],
 )

@@ -193,7 +193,7 @@ def recommend_proxy(data: ReportData) -> Iterator[str]:
     if more:
         yield f"Other proxies that rank layers as skipping does: {join_words(more)}."
     if others:
-        yield f"Proxies no better than chance: {others}."
+        yield f"Proxies not shown to be better than chance: {others}."
 
 
 def _exceeds_chance(compared: Mapping[str, Score], level: float) -> frozenset[str]:
