@@ -44,4 +44,4 @@ PAGES: Mapping[str, str] = {
 FINDINGS: Sequence[str] = [
     f"{study}.{path}" for study in STUDIES for path in getattr(import_module(study), "FINDINGS", ())
 ]
-"""Where the functions that test published statements are: for each command, a module and the name of a tuple in it."""
+"""Functions that test published statements: for each command, a module and the name of a tuple in it."""

@@ -27,7 +27,7 @@ FILE = "plan.json"
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 Proof: TypeAlias = Literal["logits", "keys", "none"]
-"""How a saved model is checked: its logits, its tensor names and shapes (`keys`), or only its headers (`none`)."""
+"""Check of a saved model: its logits, its tensor names and shapes (`keys`), or only its headers (`none`)."""
 
 
 @dataclass(frozen=True, slots=True)

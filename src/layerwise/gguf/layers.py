@@ -71,11 +71,11 @@ PERIODS: Mapping[str, int] = {
     "smallthinker": 4,
     "smollm3": 4,
 }
-"""Periods that llama.cpp hard-codes: the last layer of each period is of another kind (full attention, or no rotary
+"""Periods that llama.cpp hard-codes: the last layer of each period differs (full attention, or no rotary
 embedding). A pattern in the file is read by only some releases of llama.cpp."""
 
 FIRST_OF_EACH = frozenset({"cohere2moe", "laguna", "modern-bert", "smallthinker"})
-"""Architectures in which the first layer of each period is of another kind, instead of the last."""
+"""Architectures in which the first layer of each period differs from the others, instead of the last."""
 
 ONLY_WITH_WINDOW = frozenset(
     {"exaone4", "gemma3", "laguna", "mellum", "modern-bert", "olmo2", "plamo3", "smallthinker"}

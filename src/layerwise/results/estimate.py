@@ -10,7 +10,7 @@ from typing import Literal
 from layerwise.results.rows import Score
 
 Position = Literal["above", "below", "within", "open"]
-"""Where an interval is: inside the margin (`within`), above zero, below zero, or on both sides of zero (`open`)."""
+"""Position of an interval: inside the margin (`within`), above zero, below zero, or on both sides of it (`open`)."""
 
 
 @dataclass(frozen=True, slots=True)

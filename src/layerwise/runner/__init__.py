@@ -1,1 +1,1 @@
-"""What all verbs share: arguments, runs, tasks, progress, resuming, and YAML recipes."""
+"""Parts that all verbs share: arguments, runs, tasks, progress, resuming, and YAML recipes."""

@@ -39,7 +39,7 @@ def has_no_rows(run: Run) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class RunDescription:
-    """What a verb is going to do, before anything is computed.
+    """The work of a verb, described before anything is computed.
 
     Args:
         manifest: Manifest of the run.

@@ -149,7 +149,7 @@ class Invocation:
 
 @dataclass(frozen=True)
 class Caller:
-    """Where a verb is called from. If `in_flags`, messages name options as on the command line."""
+    """The caller of a verb. If `in_flags`, messages name options as on the command line."""
 
     in_flags: bool = False
     dry_run: bool = False

@@ -36,7 +36,7 @@ MAX_EXCHANGES = 48
 """Maximum number of exchanges that are measured in a round, the most promising first."""
 
 Choice = Visit | None
-"""How a layer runs; None if it is skipped."""
+"""A visit of a layer; None if the layer is skipped."""
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ class Stack:
 
     @property
     def sharing(self) -> KeyValueSharing | None:
-        """Which layers read the keys and values of other layers, as found by `inspect`; None if there are none."""
+        """The layers that read keys and values of other layers, as found by `inspect`; None if there are none."""
         return None if self._trace is None else self._trace.sharing
 
     @property

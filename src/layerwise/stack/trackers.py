@@ -28,7 +28,7 @@ def reads_history(kwargs: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class HistoryStep:
-    """How a state was computed: by `layer`, from the states `before`. The embedding has no `before`."""
+    """Origin of a state: `layer` computed it from the states `before`. The embedding has no `before`."""
 
     before: DepthHistory | None
     layer: int
@@ -92,7 +92,7 @@ _WRITTEN: Any = WeakTensorKeyDictionary()
 
 @dataclass(frozen=True, slots=True)
 class KeyValueSharing:
-    """Which layers read the keys and values of other layers, through the block argument `keyword`.
+    """The layers that read keys and values of other layers, through the block argument `keyword`.
 
     `writers` maps each shared entry to the layer that writes it. `reads` maps each other layer to the entries it reads.
     """

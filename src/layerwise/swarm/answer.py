@@ -13,7 +13,7 @@ Basis: TypeAlias = Literal["complete", "measured", "unknown"]
 """Basis of an expected cost: `complete` (no layer is missing), `measured` (in a sweep), or `unknown`."""
 
 Finish: TypeAlias = Literal["stop", "length"]
-"""Why an answer ended: `stop` at an end token or stop text, `length` at the maximum number of tokens."""
+"""Reason for the end of an answer: `stop` is an end token or stop text, `length` the maximum number of tokens."""
 
 NodeState: TypeAlias = Literal["live", "suspected", "gone", "quarantined"]
 """State of a node: `suspected` if it missed a health check, `gone` if it failed, `quarantined` after a wrong result."""

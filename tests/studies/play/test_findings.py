@@ -1,4 +1,4 @@
-"""What the page says about layers and a text follows from corrected p-values and intervals."""
+"""Findings of a playground follow from corrected p-values and intervals."""
 
 from typing import Any
 

@@ -27,8 +27,8 @@ _KINDS = (".jsonl", ".jsonl.gz")
 def read_msgs(folder: Path, *, seed: int = 0) -> list[ClassificationTask]:
     """Read all tasks in `folder`, sorted by name. `seed` draws the selection sets.
 
-    Tasks are named like `control main_verb` or `ambiguous main_verb_lexical_content_the`. Raises `DataError` if there
-    is no task, and for invalid rows, with line and column.
+    Tasks are named like `control main_verb` or `ambiguous main_verb_lexical_content_the`. Raises `DataError` if the
+    folder has none, and for invalid rows, with line and column.
     """
     if not folder.is_dir():
         raise DataError(f"{folder} is not a directory. Pass one with MSGS, a directory per task.")

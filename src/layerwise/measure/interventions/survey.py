@@ -94,7 +94,7 @@ class NodeLoss:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Which layers run: all, `count` selected by `rule`, or all except layer `without` or those of missing `nodes`."""
+    """Layers that run: all, `count` selected by `rule`, or all except layer `without` or those of missing `nodes`."""
 
     count: int
     rule: str | None

@@ -62,8 +62,8 @@ def mcnemar_power(loss: float, rate: float, trials: int, alpha: float) -> float:
 def mcnemar_detectable(gained: int, lost: int, trials: int, comparisons: int) -> float:
     """Return the smallest drop in accuracy that McNemar's test detects with 80 % power at level 5 % / `comparisons`.
 
-    If no drop is detected with this power, return the largest possible one. Besides the drop, `gained` + `lost` answers
-    are assumed to change, half of them from wrong to right.
+    If no drop is detected with this power, return the largest possible one. In addition to the drop, `gained` + `lost`
+    answers are assumed to change, half of them from wrong to right.
     """
     rate = min((gained + lost) / (2 * trials), 0.5)
     most = 1 - 2 * rate

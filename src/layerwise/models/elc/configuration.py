@@ -29,7 +29,7 @@ IDENTITY_SHARE = 0.99
 
 @dataclass(frozen=True, slots=True)
 class ElcVariant:
-    """How the layers of a model read earlier states.
+    """Describes how the layers of a model read earlier states.
 
     Attributes:
         name: Name of the variant.

@@ -23,7 +23,7 @@ DROPPED, SWAPPED = "dropped", "swapped"
 REPEATED = {2: "repeated", 3: "repeated three times"}
 
 Change = tuple[str, int, int]
-"""What a plan does with a window of layers, and the first and last layer of the window."""
+"""Name of a change of a layer window, and the first and last layer of the window."""
 
 
 def classify_change(order: Sequence[int], depth: int) -> Change | None:

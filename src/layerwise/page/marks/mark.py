@@ -23,7 +23,7 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
 SqrtScale = Literal["", "optional", "default"]
-"""Whether a figure can be switched to a square-root axis (`optional`), and whether it starts with one (`default`)."""
+"""Use of a square-root axis: never (empty), if the reader chooses it (`optional`), or from the start (`default`)."""
 
 PILLS = 7  # more options than this become a menu
 

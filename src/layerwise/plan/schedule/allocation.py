@@ -57,7 +57,7 @@ class Importance:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """How long each layer is trained: layer l in the last `parts[l]` of `phases` equal parts of the training run."""
+    """Training time of each layer: layer l trains in the last `parts[l]` of `phases` equal parts of the run."""
 
     importance: tuple[Importance, ...]
     min_effect: float

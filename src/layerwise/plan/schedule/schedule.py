@@ -18,7 +18,7 @@ from layerwise.errors import PlanError, near_matches
 from layerwise.plan.checks import check_depth, check_tuple, describe_value
 
 SHARE_TOLERANCE = 1e-6
-"""How far the sum of all shares may be from 1, since shares are often rounded."""
+"""Maximum difference of the sum of all shares from 1, since shares are often rounded."""
 
 TIE = Fraction(1, 10**9)
 """Remainders that differ by less than this are equal."""

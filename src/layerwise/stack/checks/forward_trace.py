@@ -30,7 +30,7 @@ class StepwiseError(UnsupportedModelError):
 
 @dataclass(frozen=True)
 class BlockTrace:
-    """How a model uses its blocks.
+    """Describes how a model uses its blocks.
 
     Attributes:
         containers: Type and length of the tuple or list that each block returns; None if it returns a tensor.

@@ -21,7 +21,7 @@ from layerwise.stack.executors.capture import Merger
 
 
 class LayerVariant(NamedTuple):
-    """How a step runs a layer.
+    """The version of a layer that a step runs.
 
     Attributes:
         sublayer: Sublayer that runs; None for both.

@@ -1,4 +1,4 @@
-"""What measurements of a playground mean, in one or two sentences."""
+"""Findings of a playground, in one or two sentences."""
 
 from __future__ import annotations
 

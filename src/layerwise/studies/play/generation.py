@@ -21,7 +21,7 @@ MAX_CACHED = 8
 
 @dataclass(frozen=True, slots=True)
 class PromptSettings:
-    """How a prompt is continued; temperature 0 is greedy."""
+    """Settings for continuing a prompt; temperature 0 is greedy decoding."""
 
     prompt: str
     chat: bool

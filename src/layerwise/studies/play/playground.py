@@ -108,7 +108,7 @@ class Playground:
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """What the page shows before anything is measured."""
+        """Content of the page before anything is measured."""
         is_sample = self.text_path == str(SAMPLE)
         return {
             "mode": "play",

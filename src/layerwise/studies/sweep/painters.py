@@ -51,7 +51,7 @@ COST_UNIT = "(cost of {} minus cost of {}, divided by their mean)"
 SHARED_SPACE = Question(
     "Do the middle layers share one representation space?",
     "The first and the last states are those of the first and the last eighth of the depth. Only pairs of states that"
-    " are the same number of layers apart are compared. Sink tokens are left out. The similarity of tokens of different"
+    " are the same number of layers apart are compared. Sink tokens are excluded. The similarity of tokens of different"
     " documents is subtracted as a baseline. The number is the mean similarity among middle states minus that to the"
     " first or to the last states, whichever is higher.",
     Published(

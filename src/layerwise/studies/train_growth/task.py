@@ -1,4 +1,4 @@
-"""What `layerwise train growth` trains: a model, its text, and the cost of its layers.
+"""The work of `layerwise train growth`: a model, its text, and the cost of its layers.
 
 If no model is given, a randomly initialized one of `--size` is used, with a tokenizer trained on the text. Training
 reads only complete windows.

@@ -147,7 +147,7 @@ def difference_rows(differences: Mapping[str, SeedDifference], name: str, cost: 
 
 
 Censored = Literal["exact", "never", "sooner"]
-"""Whether a loss is reached at the cost, never, or before the first known cost."""
+"""The loss is reached at the cost (`exact`), never, or before the first known cost (`sooner`)."""
 
 
 @dataclass(frozen=True, slots=True)
