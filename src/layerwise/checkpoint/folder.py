@@ -36,7 +36,8 @@ class Origin:
 
     Attributes:
         plan: The layer plan.
-        models: Maps names in the plan to models. The first model, `shell`, provides everything but the layers.
+        models: Maps names in the plan to models. The first one, `shell`, provides the parts other than layers, except
+            those of `head`.
         weights: Weight hashes of the models, if logits were compared.
         parameters: Number of parameters of the new model.
         gap: Largest relative difference between a token's logits in the saved model and under the plan; None if not

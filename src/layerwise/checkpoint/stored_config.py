@@ -101,7 +101,7 @@ def visit_config(
 def rebuild_config(config: Any, kind: Any, order: Sequence[int], depth: int) -> Any:
     """Rebuild `config`, whose layers are already in `order`, as class `kind`, as if it were read from a file.
 
-    A backbone still returns the outputs of the same layers, each after the last evaluation of the layer.
+    A backbone still returns the outputs of the same layers; for a layer that runs several times, the last output.
     """
     settings = config.to_dict()
     kept = {key: settings[key] for key in settings.keys() - STAGES}

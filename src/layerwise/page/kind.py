@@ -280,7 +280,7 @@ class Kind:
     If a run is of several kinds, they are shown in ascending order of `rank`.
 
     `answer` is the verdict at the top of the page and at the end of the terminal output. `tiles` returns pairs of a
-    number and its name for the top of the page, where the entries `counts` of the manifest are shown, too.
+    number and its name, shown at the top of the page together with the manifest entries named in `counts`.
     `unfinished` returns a banner if the run is incomplete, and `following` the next steps. `has_published` adds the
     chapter on published findings after the first section.
     """

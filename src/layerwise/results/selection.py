@@ -30,7 +30,7 @@ PRESENT = _Present()
 
 
 class Rows(Sequence[Score]):
-    """A sequence of scores that can be selected by their columns."""
+    """A sequence of scores that `where` filters by the values of their columns."""
 
     __slots__ = ("_indexes", "_rows")
 

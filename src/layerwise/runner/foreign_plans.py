@@ -67,7 +67,7 @@ def write_recipe(recipe: MergeRecipe, dialect: str, depth: int | None = None) ->
     if not recipe.models:
         raise OptionError(
             "--to mergekit requires --model, because every slice names its model. Pass --model once for each "
-            "of the models a, b, ..."
+            "model of the plan, in the order a, b, ..."
         )
     return write_mergekit(recipe.plan, recipe.models, recipe.dtype, recipe.head).rstrip("\n")
 

@@ -39,14 +39,14 @@ def has_no_rows(run: Run) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class RunDescription:
-    """The work of a verb, described before anything is computed.
+    """The work of a command, described before anything is computed.
 
     Args:
         manifest: Manifest of the run.
         lines: Sentences that describe the work.
         tasks: Tasks whose remaining work is counted for the time estimate.
         recipe: Settings that determine the name of the run directory, together with the manifest.
-        folder: Existing run to which the rows are added, instead of a run of this verb.
+        folder: Existing run to which the rows are added. By default, the command has its own run.
         refuse: Raises an error if the directory contains something that conflicts with this run.
         discard: Removes files of an earlier run if `overwrite` is set.
         models: Returns the models in a run directory, by variant and seed.

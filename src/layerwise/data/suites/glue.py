@@ -74,8 +74,8 @@ def read_tasks(folder: Path, names: Sequence[str] | None = None, *, seed: int = 
     """Read the tasks `names` (default: all that exist), in the order of `FORMS`.
 
     Files are found in `folder`, in directories below it whose name begins with "glue", and there in directories named
-    after the task. `seed` draws the selection sets. Raises `DataError` for an unknown name, missing files, and invalid
-    rows, with line and column.
+    after the task. `seed` determines the rows that select the epoch. Raises `DataError` for an unknown name, missing
+    files, and invalid rows, with line and column.
     """
     for name in names or ():
         if name not in FORMS:

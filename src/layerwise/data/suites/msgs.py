@@ -25,7 +25,7 @@ _KINDS = (".jsonl", ".jsonl.gz")
 
 
 def read_msgs(folder: Path, *, seed: int = 0) -> list[ClassificationTask]:
-    """Read all tasks in `folder`, sorted by name. `seed` draws the selection sets.
+    """Read all tasks in `folder`, sorted by name. `seed` determines the rows that select the epoch.
 
     Tasks are named like `control main_verb` or `ambiguous main_verb_lexical_content_the`. Raises `DataError` if the
     folder has none, and for invalid rows, with line and column.

@@ -118,7 +118,10 @@ def contrast_core(
 
 
 def contrast_core_of_sweep(losses: Iterable[Loss], depth: int, *, seed: Seed = 0) -> list[Score]:
-    """Return the contrasts of the core from a sweep that skips every layer; none for shallow models or short texts."""
+    """Return the contrasts of each range of layers that may be the core, from a sweep that skips each layer in turn.
+
+    The list is empty for shallow models, short texts, and sweeps that lack a plan.
+    """
     if depth < MIN_LAYERS:
         return []
     measured, original = list(losses), str(Plan.identity(depth))

@@ -106,8 +106,8 @@ def average_scored(values: Numbers, counts: Numbers, batch: int, metric: str = "
     """Return the mean over seeds of sum(values) / sum(counts), both `(seeds, examples)`, with its 95 % interval.
 
     A unit consists of `batch` examples and is shared by all seeds. The interval is that of `average_trainings` (for one
-    seed: a Student t interval over units), clipped to the range of the metric. There is none for fewer than 8 units
-    with counts.
+    seed: a Student t interval over units), clipped to the range of the metric. There is none if fewer
+    than 8 units have nonzero counts in every seed.
     """
     means = values.sum(axis=1) / counts.sum(axis=1)
     above, below = sum_batches(values, batch), sum_batches(counts, batch)

@@ -47,7 +47,7 @@ class FeatureShares:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attributions:
-    """Token attributions (batch, seq), and the change of the decision that they should sum to, (batch,)."""
+    """Token attributions (batch, seq), and the change from baseline to input, (batch,), to which they should sum."""
 
     tokens: Tensor
     difference: Tensor

@@ -184,11 +184,13 @@ def find_sublayers(stack: Stack, data: EvalData) -> Branches | None:
 
 
 def compute_proxies(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int = 0) -> list[Score]:
-    """Compute the proxies in one pass over `data`, without a baseline. The `grad` of the parameters is not changed.
+    """Compute cheap estimates of layer importance in one pass over `data`, without a baseline.
+
+    The `grad` of the parameters is not changed.
 
     alpha is a factor on the update that a layer or sublayer adds to the residual stream, and L_w the loss of window w:
 
-        gate_gradient = -dL/dalpha at alpha = 1        exact if L is linear in alpha; about 0 for a converged model
+        gate_gradient = -dL/dalpha at alpha = 1        the loss increase when skipped, if L is linear in alpha
         gate_sensitivity = sum over windows w of |dL_w/dalpha| / scored tokens
 
     (Michel et al. 2019, arXiv 1905.10650, equation 2, for heads; squared in Molchanov et al. 2019, arXiv 1906.10771.)

@@ -140,7 +140,7 @@ def _cross_fitted_means(
             counts[half] += int(mask.sum())
     if not all(counts.values()):
         raise MeasureError(
-            "mean_ablate needs at least 2 windows, because means are computed on held-out text, got 1. Use a longer "
+            "mean_ablate needs at least 2 windows, got 1, because means are computed on the other half. Use a longer "
             "text or shorter windows (--max-length)."
         )
     means = {half: torch.stack(sums[half]).sum(dim=0) / counts[half] for half in counts}

@@ -125,9 +125,10 @@ def recovery_rows(
 ) -> list[Score]:
     """Summarize the recovery of one layer from one kind of damage by means and intervals over seeds.
 
-    See `recovery` for the rows. `times` are those of damaged runs relative to their controls, `controls` those of the
-    controls relative to the original model, and `published` those of damaged runs relative to the original model. The
-    mean of min(steps, cap) is the restricted mean survival time (Royston and Parmar 2013, section 2).
+    See `recovery` for the rows. `times` holds the recovery times of damaged runs relative to their controls, `controls`
+    those of the undamaged runs relative to the original model, and `published` those of the damaged runs relative to
+    the original model. The mean of min(steps, cap) is the restricted mean survival time (Royston and Parmar 2013,
+    section 2).
     """
     damage = [each.initial_damage for each in times if each.initial_damage is not None]
     areas, control_areas = ([each.area for each in runs if each.area is not None] for runs in (times, controls))

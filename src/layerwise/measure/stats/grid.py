@@ -275,7 +275,7 @@ class StratifiedSample:
 
     @classmethod
     def from_order(cls, order: Iterable[Piece], lengths: Mapping[Piece, int], strata: Strata) -> StratifiedSample:
-        """Create an empty sample that takes documents or windows in `order`. The heaviest stratum comes first."""
+        """Create an empty sample. Each stratum is read in `order`, and the heaviest stratum is drawn from first."""
         heaviest = sorted(strata.weight, key=lambda name: -strata.weight[name])
         queues: dict[str, list[Piece]] = {name: [] for name in heaviest}
         for piece in order:

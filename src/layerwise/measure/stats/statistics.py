@@ -105,9 +105,10 @@ def skewed_interval(
 
     The standard error is the jackknife's, over residuals r_u / (1 - d_u / sum d) with the denominators d. The degrees
     of freedom are those of (sum d)^2 / sum d^2 effective units (Carter, Schnepel and Steigerwald 2017), or of a third
-    of the units if that is more. The skewness assumes that the residuals, divided by a power of d, are identically
-    distributed, and is multiplied by `skewness_factor`. In simulations with skewness 2, the family-wise error rate over
-    30 plans is at most 7 %. With 16 units it is 9 % if residuals do not grow with d, and 12 % if they grow faster.
+    of the units if that is more. The skewness is estimated as if the residuals, divided by a power of d, were
+    identically distributed, and multiplied by `skewness_factor`. In simulations with skewness 2, the family-wise error
+    rate over 30 plans is 7 % or less, except for 16 units whose residuals do not grow with d (9 %), and for residuals
+    that grow faster than d (12 %).
     """
     above, below = _check_units(numerators, denominators)
     third, second = np.zeros((2, len(above)))

@@ -56,8 +56,9 @@ def deltas(stack: Stack, *, seed: int = 0) -> list[Score]:
 
     At lag k = 1, independent layers of equal variance give -1/2, a random walk gives 0, and a drift gives 1. At larger
     lags independent layers give 0. Each lag and tensor type has a row with a Student t interval over pairs, and rows of
-    three baselines: independent layers, shuffled layers, and a randomly initialized model. Lag 1 also has the verdict
-    `smooth`, `no_lag_structure`, `oscillating` or `inconclusive`, with the excess over shuffled layers.
+    three baselines: independent layers, shuffled layers, and a randomly initialized model. For lag 1, another
+    row has a verdict as its metric (`smooth`, `no_lag_structure`, `oscillating` or `inconclusive`); its value is the
+    correlation minus its mean over shuffled layers.
 
     Raises:
         MeasureError: If no weight matrix has the same shape in all layers, or weights are not finite.

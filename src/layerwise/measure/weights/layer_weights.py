@@ -152,7 +152,7 @@ def seed_agreement_scores(
 
 
 def weights_by_seed(scores: Iterable[Score], variant: str) -> Numbers:
-    """Return the layer weights of a variant, (seeds, readers, sources), from rows of measure `alpha` (0 if missing)."""
+    """Return the layer weights (seeds, readers, sources) of a variant from rows of measure `alpha`, or else 0."""
     cells: dict[int, dict[tuple[int | None, int], float]] = {}
     for score in scores:
         if (score.measure, score.variant) == (ALPHA, variant) and score.seed is not None and score.source is not None:

@@ -92,7 +92,7 @@ class Layer(GradientCheckpointingLayer):
 
 
 class MixingLayer(GradientCheckpointingLayer):
-    """A layer that reads a learned mixture of the states in `record`. Only the part after the mixture is compiled."""
+    """A layer that reads a learned mixture of earlier states. Only the part after the mixture is compiled."""
 
     compiled_method = "transform"
 

@@ -32,8 +32,8 @@ def published_chapter(data: ReportData) -> Chapter:
     tested = (
         f"{format_count(len(findings), 'published finding')} tested on {name}: {_count_verdicts(findings)}. The verdict"
         " says whether the statement of the paper holds; the answer answers the question, so “supported” can go with"
-        " “No”. Unless its rule says otherwise, an effect counts if its interval excludes zero and is not entirely"
-        " smaller than the margin, the smallest effect that counts."
+        " “No”. An effect counts if its interval excludes zero and reaches the margin, the smallest size that matters,"
+        " unless the rule of the question says otherwise."
     )
     papers = sorted(group_by_paper(findings).items(), key=lambda each: -len(each[1]))
     body = (

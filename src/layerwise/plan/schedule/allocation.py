@@ -57,7 +57,7 @@ class Importance:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Training time of each layer: layer l trains in the last `parts[l]` of `phases` equal parts of the run."""
+    """Training time of each layer. The run has `phases` equal parts; layer l trains in the last `parts[l]`."""
 
     importance: tuple[Importance, ...]
     min_effect: float

@@ -209,7 +209,7 @@ def published_roles(depth: int) -> dict[str, tuple[int, ...]]:
         organogenesis  trained in phase 3, organogenesis, and phase 4, growth
         growth         trained in phase 4, growth
         redundant      trained in phase 5, connective
-        anti           redrawn and scaled down in phase 5
+        anti           reinitialized with random weights and scaled down in phase 5
         last           trained only in phase 6, maturation, which trains all layers
 
     For 12 and 30 layers, the roles are from the paper, with gaps filled (docs/papers/heterogeneity.md). At other

@@ -88,7 +88,7 @@ def _wait_until_free(model: nn.Module, path: str, name: str, action: str, *, cap
     refuse_while_running(blocks, name, action)
     kept = [_USES[key] for key in used if key in _USES]
     if captures and any(use.captures[get_ident()] for use in kept):
-        raise ModelError(f"cannot {action} while a batch of {name} is being captured; do it after the capture")
+        raise ModelError(f"cannot {action} while a batch of {name} is being captured; wait until the capture has ended")
 
     def alone() -> bool:
         now = [_USES[key] for key in used if key in _USES]

@@ -90,7 +90,7 @@ def select_redundant_layers(ranking: Mapping[int, float], most: int) -> tuple[in
 
 
 def draw_random_sets(depth: int, size: int, seed: int) -> list[tuple[int, ...]]:
-    """Draw `RANDOM_SETS` distinct sets of `size` layers, or return all sets if there are at most as many.
+    """Draw `RANDOM_SETS` distinct sets of `size` layers, or return all sets if there are no more than that.
 
     >>> draw_random_sets(3, 2, seed=0)
     [(0, 1), (0, 2), (1, 2)]

@@ -272,7 +272,7 @@ def _check_used(suite: Sequence[str], given: dict[str, Any], is_trained: bool) -
                 raise OptionError(f"{spell(name)} requires {needed} in {spell('suite')}. Add it, or remove the option.")
     if is_trained and (idle := [name for name in LOADING if name in given]):
         raise OptionError(
-            f"{spell(idle[0])} has no effect on a run, whose models are loaded as they were trained. Remove it."
+            f"{spell(idle[0])} has no effect on a training run: its models are loaded as they were trained. Remove it."
         )
     if "minutes" in given:
         _check_minutes(suite, given)

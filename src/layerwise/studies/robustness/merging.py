@@ -236,7 +236,7 @@ def _average(outcomes: Sequence[Predictions]) -> Predictions:
 
 
 def list_replacements(models: Sequence[str], depth: int, order: str, seed: int) -> Iterator[tuple[Plan, Plan]]:
-    """For each node of each model, yield a plan that skips its layers and a plan with the next model's layers instead.
+    """For the layers of each node, yield a plan that skips them and a plan that takes them from the next model.
 
     >>> for lost, replaced in list_replacements(["a", "b"], depth=2, order="sequential", seed=0):
     ...     print(f"{lost} | {replaced}")

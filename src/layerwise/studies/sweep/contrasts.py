@@ -376,10 +376,10 @@ def contrast_order_by_task(
     *,
     seed: Seed = 0,
 ) -> list[Score]:
-    """Return the rows of `contrast_order` for given plans.
+    """Compare the cost of layer order on reasoning tasks with that on text, for given plans (see `contrast_order`).
 
     The plans `moved` run a window in another order, and the plan `absent` skips it. If `absent` is None, there is no
-    `log_ratio`. Reasoning tasks are all tasks with answers except `copy`.
+    `log_ratio`. Reasoning tasks are those in `answer_tasks` except `copy`.
     """
     orders = [list(drawn) for drawn in moved.values() if drawn]
     plans = [*(plan for drawn in orders for plan in drawn), *([] if absent is None else [absent])]

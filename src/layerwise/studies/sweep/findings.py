@@ -116,7 +116,8 @@ def _describe_inconclusive(rows: Sequence[Score], level: float) -> str:
     answer = f"After correction for {len(rows):,} comparisons, {without}{even}"
     if limits:
         missed = f"; effects up to {format_number(max(limits))} nats/token could have been missed"
-        where = even and f" in {name_layers(row.layer for row in within)}, where it contains zero"
+        contain = "interval contains" if len(within) == 1 else "intervals contain"
+        where = even and f" in {name_layers(row.layer for row in within)}, whose {contain} zero"
         answer += f"{describe_tokens_needed(within, DEFAULT_EFFECT) or missed}{where}"
     return f"{answer}."
 

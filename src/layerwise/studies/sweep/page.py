@@ -247,7 +247,8 @@ def _draw_similarity(data: ReportData) -> Iterator[Part]:
     if reach:
         width = format_number(max(reach))
         yield Text(
-            lambda data: [f"Intervals are over {data.units}. Their half-width is at most {width}."], terminal=False
+            lambda data: [f"Each value has a 95 % interval over {data.units}; the widest is about ±{width}."],
+            terminal=False,
         )
 
 

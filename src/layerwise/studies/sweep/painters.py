@@ -60,7 +60,7 @@ SHARED_SPACE = Question(
         "heat maps of cosines, no number",
         "section 3.1, figure 3",
     ),
-    "(cosine similarity among middle states minus that to the first or last states)",
+    "(cosine similarity of middle states to each other, minus their similarity to the first or last states)",
     MIN_COSINE,
 )
 ALL_NEEDED = Question(
@@ -75,7 +75,7 @@ ALL_NEEDED = Question(
         "a curve, no number",
         "section 3.2, figure 4",
     ),
-    "(saving in cost per layer when a few layers are skipped instead of the whole middle: 1 − a / b)",
+    "(relative saving in cost per layer when a few layers are skipped instead of the whole middle)",
     MIN_SAVED,
 )
 SAME_FUNCTION = Question(
@@ -326,17 +326,17 @@ def judge_looping_helps(data: ReportData) -> Finding | None:
     gain = Estimate.read(rows["gain:looped_parallel"]) if "gain:looped_parallel" in rows else None
     at, at_gain = helps.locate(ALIKE), gain and gain.locate(ALIKE)
     if at in ("within", "below"):
-        verdict, answer = Verdict.CONTRADICTED, "No, three passes cost no less than one."
+        verdict, answer = Verdict.CONTRADICTED, "No, three passes increase the loss at least as much as one."
     elif at == "above" and at_gain in ("within", "below"):
         verdict, answer = Verdict.NO_BETTER_THAN_NULL, "No more than multiplying the update of one pass by 3."
     elif at == at_gain == "above":
         verdict, answer = (
             Verdict.SUPPORTED,
-            "Yes, three passes cost less than one, and less than one with its update multiplied by 3.",
+            "Yes, three passes increase the loss less than one, and less than one with its update multiplied by 3.",
         )
     elif at == "above" and gain is None:
         verdict = Verdict.SUPPORTED
-        answer = f"Yes, three passes cost less than one. {NO_GAIN}"
+        answer = f"Yes, three passes increase the loss less than one. {NO_GAIN}"
     else:
         verdict = Verdict.INCONCLUSIVE
         answer = describe_undecided(select_widest(each for each in (helps, gain) if each), ALIKE)

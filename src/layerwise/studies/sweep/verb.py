@@ -97,9 +97,9 @@ def sweep(
         families: Plan families: painters (skip, repeat, reorder or parallelize middle layers), leave_one_out (skip a
             layer), swap_adjacent (swap neighbors), leave_branch_out (skip a sublayer), every_window (skip a range),
             random_subsets (skip random layers), repeat_blocks (run a range twice), damped_repeats (run a range twice,
-            adding half of each update), bits (quantize a layer), bits_noise (add noise as large as the quantization
-            error), looped (run layers in parallel several times), gain_sweep (run layers in parallel and scale their
-            mean update); pass "" for none.
+            adding half of its update each time), bits (quantize a layer), bits_noise (add noise as large as the
+            quantization error), looped (run layers in parallel several times), gain_sweep (run layers in parallel and
+            scale their mean update); pass "" for none.
         plans: Plan to run; repeat for more.
         minutes: Time budget in minutes (default: 10).
         tokens: Number of tokens to score, or all (default: what fits the time budget).
