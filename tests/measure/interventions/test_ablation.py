@@ -106,7 +106,7 @@ def test_single_window_has_no_mean_ablation() -> None:
     rows = ablation_losses(stack, own_text(stack, windows=1, length=12), cache=ResultCache(log=said.append))
     assert not any("mean_ablate" in row.plan for row in rows)
     assert "2=skip" in {row.plan for row in rows}
-    assert [text for text in said if "held-out text" in text and "--max-length" in text]
+    assert [text for text in said if "the other half" in text and "--max-length" in text]
 
 
 def test_copy_of_an_equal_neighbor_changes_nothing() -> None:
