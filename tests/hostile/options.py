@@ -76,7 +76,7 @@ CASES: tuple[Case, ...] = (
     *(Case((*arguments, flag, value), says, model_and_texts) for arguments, flag, value, says in VALUES),
     *(Case(arguments, says, model_and_texts) for arguments, says in OTHERS),
     Case(("robustness", "run", "--tokenizer", "model"), "--tokenizer has no effect on a run", _run),
-    Case(("evaluate", "run", "--revision", "main"), "--revision has no effect on a run", _run),
+    Case(("evaluate", "run", "--revision", "main"), "--revision has no effect on a training run", _run),
     Case(("sweeep", "model"), "sweeep"),
     Case(("plan", "0-99999999999999999999"), "at most 5 digits"),
 )

@@ -74,7 +74,7 @@ def test_every_model_of_a_run_is_evaluated(tmp_path: Path) -> None:
         found = {named(row) for row in opened.store.scores("pairs", metric="accuracy")}
     assert found == {"elc/0", "elc", "ltg/0", "ltg"}
     assert "--run must not be given, because" in refused("evaluate", run, "--run", tmp_path / "other")
-    assert "--tokenizer has no effect on a run" in refused("evaluate", run, "--tokenizer", "x")
+    assert "--tokenizer has no effect on a training run" in refused("evaluate", run, "--tokenizer", "x")
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def evaluate(
         minutes: Time budget in minutes.
         families: Plan families.
         plans: Plan to run; repeat for more.
-        window: Also apply every painters strategy to this range of layers, such as 4-8.
+        window: Also apply painters to a range, such as 4-8.
         without_edges: Also score pairs without some layer weights: 30% (the weakest), 3<-0, 3<-0+4<-1, *<-1.
         layer_weights: Also fine-tune with layer weights frozen (held) or added.
         train: Weights to train: all, or only the head.

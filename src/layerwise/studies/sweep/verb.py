@@ -94,20 +94,18 @@ def sweep(
     Args:
         model: Hub id, folder, GGUF file, or demo.
         text: Text file, a folder of them, or hf:DATASET.
-        families: Plan families: painters (skip, repeat, reorder or parallelize middle layers), leave_one_out (skip a
-            layer), swap_adjacent (swap neighbors), leave_branch_out (skip a sublayer), every_window (skip a range),
-            random_subsets (skip random layers), repeat_blocks (run a range twice), damped_repeats (run a range twice,
-            adding half of its update each time), bits (quantize a layer), bits_noise (add noise as large as the
-            quantization error), looped (run layers in parallel several times), gain_sweep (run layers in parallel and
-            scale their mean update); pass "" for none.
+        families: Plan families: painters (skip, repeat, reorder or parallelize layers), leave_one_out (skip a layer),
+            swap_adjacent, leave_branch_out (skip a sublayer), every_window (skip a range), random_subsets (skip random
+            layers), repeat_blocks (run a range twice), damped_repeats (and halve its update), bits (quantize a layer),
+            bits_noise (add as much noise), looped (loop parallel layers), gain_sweep (scale their update); "" for none.
         plans: Plan to run; repeat for more.
         minutes: Time budget in minutes (default: 10).
         tokens: Number of tokens to score, or all (default: what fits the time budget).
         tasks: Benchmarks from lm-eval.
-        window: Also apply every painters strategy to this range of layers, such as 4-8.
+        window: Also apply painters to a range, such as 4-8.
         loops: Loop counts for looped, such as 1-28.
         times: Runs per block in repeat_blocks.
-        prompt: Prompt to continue with each plan; repeat for more.
+        prompt: Prompt to continue; repeat for more.
         new_tokens: Number of tokens to generate.
         task_folder: Folder of lm-eval task files.
         task_limit: Maximum number of questions per benchmark.
