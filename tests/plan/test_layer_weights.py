@@ -116,7 +116,7 @@ def test_cuts_that_cannot_be_are_refused() -> None:
     with pytest.raises(PlanError, match=r"no edge out<-7"):
         DENSE.without(Edge(3, 7))
     signed = LayerWeights.of([[1, 0], [1, 0.5], [-0.5, 0.5, 1]], depth=2)
-    with pytest.raises(PlanError, match=r"the remaining weights of the edges out<-\* sum to 0, too close to zero to rescale them to 1"):
+    with pytest.raises(PlanError, match=r"out<-\* sum to 0, too close to zero to rescale them to 1"):
         signed.without(Edge(2, 2))
     assert signed.without(Edge(2, 2), renormalize=False).rows[2] == ((0, -0.5), (1, 0.5))
 
