@@ -89,7 +89,7 @@ def student_interval(
     for log-normal unit lengths (sigma 1) and 8, 16, 40 and 148 units:
 
         normal effects         87, 89, 92, 94 %        (`paired_bootstrap`: 93, 93, 93, 94 %)
-        exponential effects    82, 85, 88, 93 %        (`paired_bootstrap`: 89, 90, 90, 94 %)
+        exponential effects    81, 85, 89, 92 %        (`paired_bootstrap`: 89, 90, 91, 93 %)
 
     Use `skewed_interval` for decisions.
     """
