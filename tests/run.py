@@ -42,7 +42,7 @@ def main(options: Sequence[str]) -> int:
         status = pytest("--numprocesses", "0", *left)
         left = failed() if status else []
     if unsteady := sorted(set(first) - set(left)) if len(first) <= MOST else []:
-        print("\nNot steady: failed beside others, and passed alone.")
+        print("\nFlaky: failed in parallel with other tests, and passed alone.")
         print(*(f"  {test}" for test in unsteady), sep="\n")
     return status
 

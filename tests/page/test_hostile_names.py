@@ -72,10 +72,10 @@ def test_names_are_escaped_in_html(kind: str) -> None:
     assert HOSTILE in page.text
     (block,) = re.findall(r'<script type="application/json" id="report-data">(.*?)</script>', html, re.DOTALL)
     assert "<" not in block
-    beside = html.replace(block, "")
-    assert "&lt;i&gt;E&lt;/i&gt;" in beside
+    rest = html.replace(block, "")
+    assert "&lt;i&gt;E&lt;/i&gt;" in rest
     for raw in (HOSTILE, "<i>E", "<!--<script>"):
-        assert raw not in beside
+        assert raw not in rest
     assert not [text for text in texts(json.loads(block)["figures"]) if "<i>E" in text]
 
 

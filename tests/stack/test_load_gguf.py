@@ -215,15 +215,15 @@ def test_invalid_importance_matrices_are_refused(
 
 
 def test_an_importance_matrix_is_found_beside_a_file_or_in_a_folder(tmp_path: Path) -> None:
-    def beside(name: Path) -> Path | None:
+    def find_matrix(name: Path) -> Path | None:
         return imatrix_beside(SimpleNamespace(source=SimpleNamespace(name=str(name))))  # type: ignore[arg-type]
 
-    assert beside(tmp_path / "model.gguf") is beside(tmp_path) is None
+    assert find_matrix(tmp_path / "model.gguf") is find_matrix(tmp_path) is None
     common, own = tmp_path / "imatrix.gguf", tmp_path / "model.imatrix.gguf"
     common.touch()
-    assert beside(tmp_path / "model.gguf") == beside(tmp_path) == common
+    assert find_matrix(tmp_path / "model.gguf") == find_matrix(tmp_path) == common
     own.touch()
-    assert beside(tmp_path / "model.gguf") == own
+    assert find_matrix(tmp_path / "model.gguf") == own
 
 
 FAST = [*(("llama", kind) for kind in TYPES[:4]), ("gpt2", "Q8_0"), ("qwen2", "MXFP4")]

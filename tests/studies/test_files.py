@@ -1,4 +1,4 @@
-"""Files of experiments: the recipes say what the documents say, in stages, and what is given beside a file stands."""
+"""Recipe files match the documentation and run in stages; options on the command line override them."""
 
 import re
 from pathlib import Path

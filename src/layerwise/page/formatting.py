@@ -201,7 +201,7 @@ def join_words(words: Sequence[str], word: str = "and") -> str:
     return f" {word} ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
 
 
-def name_layers(layers: Iterable[int | None]) -> str:
+def name_layers(layers: Iterable[int | str | None]) -> str:
     """Name layers in a sentence.
 
     >>> name_layers([3]), name_layers([3, 5, 7])

@@ -62,7 +62,7 @@ class RemoteVisit:
 class Pass:
     """Input of a node in forward pass `index`. Pass 0 contains all tokens so far and clears the caches.
 
-    `calls` holds the other arguments of each block as MessagePack. In it, `{"tensor": 3}` stands for `arrays[3]`, and
+    `calls` holds the other arguments of each block as MessagePack. In it, `{"tensor": 3}` refers to `arrays[3]`, and
     `{"cache": "module:class"}` for the node's cache of that class (see `layerwise.swarm.wire`).
     """
 

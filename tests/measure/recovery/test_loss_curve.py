@@ -55,14 +55,14 @@ def test_rows_of_a_layer() -> None:
     rows = made.where(against=None).along("metric")
     assert set(rows) == {"initial_damage", "steps", "area", "censored", "steps_to_original", "censored_original"}
     assert [rows[f"{name}_original"].value for name in ("steps_to", "censored")] == pytest.approx([4.0, 1 / 3])
-    beside = made.where(against="undamaged").along("metric")
-    assert set(beside) == {"steps", "area"}
+    compared = made.where(against="undamaged").along("metric")
+    assert set(compared) == {"steps", "area"}
     assert rows["steps"].value == pytest.approx((8 + 8 + 12) / 3)
     assert rows["steps"].high == 12.0, "no interval reaches beyond the cap"
     assert rows["censored"].value == pytest.approx(1 / 3)
     low, high = rows["censored"].low, rows["censored"].high
     assert 0 < low < 1 / 3 < high < 1
-    assert (beside["steps"].low, beside["steps"].high) == (None, None), "equal seeds have no interval"
+    assert (compared["steps"].low, compared["steps"].high) == (None, None), "equal seeds have no interval"
     assert (rows["area"].documents, rows["area"].tokens) == (9, 99)
 
 

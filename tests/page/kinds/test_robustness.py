@@ -173,8 +173,8 @@ def test_the_plan_to_copy_is_that_of_the_fewest_layers_that_survive() -> None:
 )
 def test_the_loss_of_nodes_is_judged_by_its_intervals(low: float, high: float, words: str) -> None:
     lost: dict[str, object] = {"variant": "a", "layout": "blocks", "nodes": 4, "failed": 1, "order": "random"}
-    beside = row("nodes", "accuracy_lost_above", (low + high) / 2, (high - low) / 2, **lost, against="scattered")
-    (said,) = node_sentences(of(row("nodes", "accuracy_lost", 0.1, 0.02, **lost), beside))
+    compared = row("nodes", "accuracy_lost_above", (low + high) / 2, (high - low) / 2, **lost, against="scattered")
+    (said,) = node_sentences(of(row("nodes", "accuracy_lost", 0.1, 0.02, **lost), compared))
     assert f" block costs {words} the same number of random layers" in said
 
 

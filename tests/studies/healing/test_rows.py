@@ -235,8 +235,8 @@ def test_benchmark_accuracy_and_differences_are_paired_by_question() -> None:
 
 def test_the_control_is_paired_by_seed() -> None:
     rows = rows_of(identity_0=answered(25), identity_1=answered(26, first=2))
-    beside = one(rows, metric="difference", variant="lora", against="identity")
-    assert beside.value == pytest.approx(0.0)
+    compared = one(rows, metric="difference", variant="lora", against="identity")
+    assert compared.value == pytest.approx(0.0)
     swapped = rows_of(identity_0=answered(30), identity_1=answered(26), lora_0=answered(20), lora_1=answered(26))
     row = one(swapped, metric="difference", variant="lora", against="identity")
     assert row.value == pytest.approx(-5 / 40)

@@ -98,10 +98,10 @@ def split_chunks(document: Document) -> tuple[Document, ...]:
     )
 
 
-def split_paragraphs(text: str) -> list[str]:
+def split_at_blank_lines(text: str) -> list[str]:
     r"""Split a text at blank lines; a paragraph of one word stays with the next one, since one token has no loss.
 
-    >>> split_paragraphs("One.\n\n \nTwo,\nof two lines.\n\nThree paragraphs.\n\nEnd")
+    >>> split_at_blank_lines("One.\n\n \nTwo,\nof two lines.\n\nThree paragraphs.\n\nEnd")
     ['One.\n\nTwo,\nof two lines.', 'Three paragraphs.\n\nEnd']
     """
     joined: list[str] = []

@@ -22,6 +22,7 @@ from layerwise.page.formatting import (
     format_number,
     format_perplexity,
     join_words,
+    name_layers,
     to_sentence,
 )
 from layerwise.page.kind import Column, Pivot, Section, Text
@@ -132,7 +133,7 @@ def summarize(data: ReportData) -> Iterator[str]:
 def _name_layers(layers: Sequence[str], depth: int) -> str:
     if len(layers) == depth:
         return f"all {format_count(depth, 'layer')}"
-    return f"layer{'s' * (len(layers) > 1)} {join_words(layers)}"
+    return name_layers(layers)
 
 
 def _describe(decision: str, layers: int) -> str:

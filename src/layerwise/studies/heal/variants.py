@@ -117,7 +117,7 @@ def build_variants(
 
 
 def parse_variant(name: str, rank: int) -> HealingOptions:
-    """Return the options that the name of a variant stands for, which do not include the plan.
+    """Return the options, other than the plan, that the name of a variant means.
 
     Raises:
         TrainError: If the name is unknown.

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from layerwise.data.text.documents import split_paragraphs
+from layerwise.data.text.documents import split_at_blank_lines
 from layerwise.runner.verb import load_verb, write_command
 from layerwise.swarm.serve.responses import RequestError, Write, event
 
@@ -22,7 +22,7 @@ def store_text(text: str) -> str:
     """Write a pasted text to a file whose documents are its paragraphs, and return its path."""
     TEXTS.mkdir(parents=True, exist_ok=True)
     path = TEXTS / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.txt"
-    path.write_text("\n<|endoftext|>\n".join(split_paragraphs(text)) + "\n", encoding="utf-8")
+    path.write_text("\n<|endoftext|>\n".join(split_at_blank_lines(text)) + "\n", encoding="utf-8")
     return str(path)
 
 

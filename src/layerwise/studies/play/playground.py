@@ -12,7 +12,7 @@ from layerwise.checkpoint.compact import needs_compact
 from layerwise.data.demo.corpus import demo_corpus
 from layerwise.data.model_location import is_gguf
 from layerwise.data.text.corpus import Corpus, read_corpus
-from layerwise.data.text.documents import split_paragraphs
+from layerwise.data.text.documents import split_at_blank_lines
 from layerwise.errors import DataError, MeasureError, RunError, UnsupportedModelError
 from layerwise.measure.interventions.progressive import read_skipping_effects
 from layerwise.measure.language.evaluation_data import EvalData, find_objective, tokenize
@@ -202,7 +202,7 @@ class Playground:
     def read_text(self, text: str) -> EvalData:
         """Tokenize a pasted text, whose paragraphs are its documents; raise `DataError` if it cannot be scored."""
         try:
-            corpus = Corpus.of(split_paragraphs(text), "pasted text")
+            corpus = Corpus.of(split_at_blank_lines(text), "pasted text")
             return tokenize(self.stack, corpus, batch_tokens=BATCH_TOKENS)
         except (DataError, MeasureError) as error:
             raise DataError(f"The text must have a paragraph of at least two tokens. {error}") from error

@@ -284,7 +284,7 @@ def _check_method_options(names: Sequence[str], options: Sequence[str]) -> None:
 
 
 def expand_methods(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the methods without duplicates. A number N after `retrained-K` stands for the method `retrained-N`.
+    """Return the methods without duplicates. A number N after `retrained-K` means the method `retrained-N`.
 
     >>> expand_methods(["layershuffle", "retrained-9", "6", "3"])
     ('layershuffle', 'retrained-9', 'retrained-6', 'retrained-3')

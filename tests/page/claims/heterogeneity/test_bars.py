@@ -89,7 +89,7 @@ def correlations() -> Iterator[Case]:
     yield from bars.vary_interval("recovery", "among", where, ONE_SIDED, lambda ends: recovered(CLEAR, ends))
     yield from bars.vary_interval("recovery", "published", where, published, lambda ends: recovered(ends, CLEAR))
     yield from bars.vary_interval(
-        "recovery", "published beside none", where, SUPPORT_IS_NULL, lambda ends: recovered(ends, SAME)
+        "recovery", "published, none at equal damage", where, SUPPORT_IS_NULL, lambda ends: recovered(ends, SAME)
     )
 
     lag = {"below": SUPPORTED, "within": NULL, "above": CONTRADICTED, "open": INCONCLUSIVE}
